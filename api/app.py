@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from actors.source_hosts import Installations, RepositoryConnector, SourceHost, Workspaces
     from api.engine import EngineInterface
     from api.openapi.router import Router
+    from api.operations import Box
     from api.payments.settings import PaymentSettings
     from api.settings import HttpSettings
     from api.sign_in.settings import IdentitySettings
@@ -86,6 +87,9 @@ class Parts:
 
     installations: Callable[[], Installations] | None = None
     """Returns the installations of the GitHub app; None if there is no app."""
+
+    box: Callable[[], Box] | None = None
+    """Returns the host, for the pages of its owner; without it there are none."""
 
 
 @immutable

@@ -141,6 +141,7 @@ def _site(core: Core) -> Site:
         addresses=core.addresses,
         pager=core.pager,
         currency=(parts.payments or PaymentSettings()).currency.upper(),
+        owners_box=parts.box,
     )
 
 

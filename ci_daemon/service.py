@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms import Provider
+    from api.operations import Box
     from ci_daemon.config import Config
     from ci_daemon.host.notify import Notifier
 
@@ -85,6 +86,14 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             metrics=PrometheusMetrics(),
         )
         stack.callback(_stop_leaked_actors)
+        status = f"serving on {settings.url}"
+        reloader = Reloader(config, load, engine, notifier, status)
+
+        def box() -> Box:
+            from ci_daemon.box import ServingBox  # noqa: PLC0415 - for the pages of the owner alone
+
+            return ServingBox(directory, storage, clock, lambda: reloader.config, images, providers)
+
         # Before the engine starts: its actors then keep the processor busy with connections to running VMs.
         app = create_app(
             storage,
@@ -101,6 +110,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 connector=hosts.connector,
                 workspaces=hosts.workspaces,
                 installations=hosts.installations if config.github.configured else None,
+                box=box,
             ),
         )
         claim_place(directory, config.incus.prefix)
@@ -110,10 +120,9 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         stack.callback(server.close)
         _log.info("serving %s on %s", directory, settings.url)
         lock.record_url(settings.url, notifier.watchdog_seconds)
-        status = f"serving on {settings.url}"
         notifier.ready(status)
 
-        _run(stop, hangup, Reloader(config, load, engine, notifier, status))
+        _run(stop, hangup, reloader)
         _log.info("stopping")
         notifier.stopping("draining")
         engine.drain()

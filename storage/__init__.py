@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         NewPasskey,
         Organization,
         OrganizationChanges,
+        OwnerSession,
         Passkey,
         PasskeyChallenge,
         PasskeyPurpose,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from storage.accounts.invites import Invites
     from storage.accounts.machine_accounts import MachineAccounts
     from storage.accounts.organizations import Members, Organizations
+    from storage.accounts.owner_sessions import OwnerSessions
     from storage.accounts.passkeys import PasskeyChallenges, Passkeys
     from storage.accounts.sign_in import Identities, SignInLinks, SignUps
     from storage.accounts.tokens import CliLogins, Tokens

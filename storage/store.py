@@ -78,6 +78,7 @@ class Storage:
     passkey_challenges = _part(lambda self: parts.PasskeyChallenges(self._database))
     mail = _part(lambda self: parts.MailQueue(self._database, self.vault))
     sign_in_links = _part(lambda self: parts.SignInLinks(self._database))
+    owner_sessions = _part(lambda self: parts.OwnerSessions(self._database))
     sign_ups = _part(lambda self: parts.SignUps(self._database, self.users, self.sign_in_links))
     identities = _part(lambda self: parts.Identities(self._database, self.users, self.sign_ups))
     cli_logins = _part(lambda self: parts.CliLogins(self._database, self.tokens))

@@ -167,6 +167,34 @@ class SnapshotForest:
         return Counter(below for name in names for below in self.chain(name))
 
 
+@immutable
+class KeptBytes:
+    """The sizes of what the service keeps. ``disks`` are those of jobs, including those in the ``cache``."""
+
+    database: int
+    logs: int
+    artifacts: int
+    sources: int
+    disks: int
+    cache: int
+    folders: int
+
+
+def kept_bytes(storage: Storage) -> KeptBytes:
+    """Return the sizes of the service's data."""
+    snapshots = storage.snapshots.all()
+    forest = SnapshotForest(snapshots)
+    return KeptBytes(
+        database=storage.database_bytes(),
+        logs=storage.log_retention.bytes(),
+        artifacts=storage.artifact_retention.bytes(),
+        sources=storage.source_retention.bytes(),
+        disks=forest.bytes(each.name for each in snapshots),
+        cache=forest.bytes(each.snapshot for each in storage.cache.entries(None, None)),
+        folders=sum(each.file_size for each in storage.kept_folders.all()),
+    )
+
+
 def evict(storage: Storage, providers: Providers, max_bytes: int, room: int = 0) -> None:
     """Drop cache entries until the cache is within ``max_bytes`` and takes ``room`` bytes less than now.
 

@@ -9,7 +9,6 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.scheduling.capacity import Capacity
     from actors.scheduling.parked_vms import ParkedConnections
-    from actors.scheduling.pending_reason import Waiting, admission_block, awaits_image, awaits_lock, back_off
-    from actors.scheduling.scheduler import load_fair_share, queue_order, schedule_next
+    from actors.scheduling.waiting import WaitingWork, jobs_in_line, waiting_work
 else:
     __getattr__ = on_first_use(__name__)

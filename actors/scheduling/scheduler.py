@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from datetime import timedelta
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from actors.scheduling.capacity import Load
@@ -101,15 +101,7 @@ class FairShare:
         The least recent usage over weight comes first, then the longest wait.
         """
         usage = self.usage(heads, now)
-        return min(
-            heads.values(),
-            key=lambda job: (
-                usage[job.organization_id] / job.weight,
-                job.scheduled_at,
-                job.position,
-                job.job_id,
-            ),
-        )
+        return min(heads.values(), key=lambda job: _turn(job, usage[job.organization_id]))
 
     def _remove(self, lease_id: int) -> _VmInUse | None:
         vm = self._in_use.pop(lease_id, None)
@@ -117,6 +109,11 @@ class FairShare:
             for of in (vm.organization_id, None):
                 self._loads[of] = self.load(of).minus(vm.shape)
         return vm
+
+
+def _turn(job: QueuedJob, usage: float) -> tuple[float, datetime, int, int]:
+    """Return what the next jobs of organizations are compared by: the least gets a VM first."""
+    return usage / job.weight, job.scheduled_at, job.position, job.job_id
 
 
 def _decay_after(seconds: float) -> float:
@@ -197,15 +194,19 @@ def queue_order(
 
     Args:
         queues: each organization's waiting jobs, in their order.
-        fair_share: the organizations' VMs and usage; changed by this call.
+        fair_share: the organizations' VMs and usage.
         now: monotonic seconds.
         limit: the most jobs to return.
     """
-    left = {organization: deque(queue) for organization, queue in queues.items()}
+    usage, left = fair_share.usage(queues, now), {each: iter(queue) for each, queue in queues.items()}
+    heads = [(_turn(job, usage[each]), job) for each, queue in left.items() if (job := next(queue, None)) is not None]
+    heapify(heads)
     order: list[QueuedJob] = []
-    while len(order) < limit and (heads := {each: queue[0] for each, queue in left.items() if queue}):
-        job = fair_share.next(heads, now)
-        left[job.organization_id].popleft()
+    while heads and len(order) < limit:
+        _, job = heappop(heads)
         order.append(job)
-        fair_share.grant(-len(order), job.organization_id, job.shape, now)
+        organization = job.organization_id
+        usage[organization] += _usage_of(job.shape.cpu, now - _MIN_SECONDS, now, now)
+        if (following := next(left[organization], None)) is not None:
+            heappush(heads, (_turn(following, usage[organization]), following))
     return order

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from api.middleware.rate_limits import RateLimits
-    from storage import Caller, Storage
+    from storage import Caller, OwnerSession, Storage
 
 SESSION = "__Host-session"
 VISIT = "__Host-visit"
+OWNER = "__Host-owner"
 _SESSION_SECONDS = 30 * 24 * 3600
+_OWNER_SECONDS = 3600
+_OWNER_ALONE = "this is for the owner of the host, who signs in by the link that `ci-daemon console link` prints there"
 _OVER = "you are not signed in any more: sign in, then try again"
 
 FORM_TOKEN = "form_token"  # noqa: S105 - the name of a field
@@ -74,6 +77,41 @@ class Cookies:
     def forget_session(self, resp: falcon.Response) -> None:
         """Remove the session from the browser."""
         self.drop(resp, SESSION)
+
+    def owner(self, req: falcon.Request) -> OwnerSession | None:
+        """Return the session of the host's owner that the browser has; None without one."""
+        token = req.cookies.get(OWNER)
+        return None if not token else self._storage.owner_sessions.find(token)
+
+    def require_owner(self, req: falcon.Request) -> OwnerSession:
+        """Return the session of the host's owner. Raises ApiError ``owner_session_required``."""
+        session = self.owner(req)
+        if session is None:
+            raise ApiError("owner_session_required", _OWNER_ALONE)
+        return session
+
+    def begin_owner_session(self, resp: falcon.Response, token: str) -> None:
+        """Keep the token of the owner's session in the browser."""
+        _set(resp, OWNER, token, _OWNER_SECONDS)
+
+    def end_owner_session(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """End the owner's session of the browser and forget it there."""
+        self._storage.owner_sessions.end(req.cookies.get(OWNER, ""))
+        self.drop(resp, OWNER)
+
+    def owner_form_token(self, req: falcon.Request) -> str:
+        """Return the token for the forms of a page that is shown to the owner of the host."""
+        return self._sign(OWNER, req.cookies[OWNER])
+
+    def owner_form(self, req: falcon.Request, resp: falcon.Response) -> tuple[OwnerSession, Mapping[str, str]]:
+        """Return the session of the owner who sent a form, and its fields.
+
+        Raises ApiError ``owner_session_required``, ``form_refused``, ``rate_limited``, or as `read_form` does.
+        """
+        self._limits.limit_address(req, resp)
+        session, fields = self.require_owner(req), read_form(req)
+        self._check(OWNER, req, fields)
+        return session, fields
 
     def form_token(self, req: falcon.Request) -> str:
         """Return the token for the forms of a page that is shown to somebody who is signed in."""

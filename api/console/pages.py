@@ -50,13 +50,15 @@ _THEME_SECONDS = 365 * 24 * 3600
 class Header:
     """The head of every page: the user, the user's organizations, and the one that the page is about.
 
-    ``theme`` is empty if the browser chooses, ``here`` the page's own path, to come back to.
+    ``owner`` is true for the owner of the host. ``theme`` is empty if the browser chooses, ``here`` the page's own
+    path, to come back to.
     """
 
     user: User | None
     organizations: tuple[Organization, ...]
     organization: Organization | None
     form_token: str
+    owner: bool
     theme: str
     here: str
 
@@ -76,15 +78,15 @@ class Pages:
         resp.text = self.render(template, root=root_of(req), header=self._header(req), **values)
 
     def _header(self, req: falcon.Request) -> Header:
-        caller = req.context.get("caller")
+        caller, owner = req.context.get("caller"), self._cookies.owner(req) is not None
         theme = req.cookies.get(_THEME, "")
         theme, here = theme if theme in _THEMES else "", req.path + (f"?{req.query_string}" if req.query_string else "")
         if caller is None:
-            return Header(None, (), None, "", theme, here)
+            return Header(None, (), None, "", owner, theme, here)
         found = self._organizations.page(caller.user.id, _MOST_ORGANIZATIONS, None).rows
         first = req.path.split("/")[1]
         about = next((each for each in found if each.slug == first), None)
-        return Header(caller.user, tuple(found), about, self._cookies.form_token(req), theme, here)
+        return Header(caller.user, tuple(found), about, self._cookies.form_token(req), owner, theme, here)
 
     def allow_redirect(self, resp: falcon.Response, origin: str) -> None:
         """Let the answer to a form of the page that is shown redirect to another origin.

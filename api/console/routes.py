@@ -41,7 +41,7 @@ _FILES = (
     *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log", "manual")),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
-        for name in ("page", "passkeys", "live", "events", "forms", "copy", "graph", "plot")
+        for name in ("page", "passkeys", "live", "events", "forms", "copy", "graph", "owner", "plot")
     ),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
@@ -58,6 +58,10 @@ def add_pages(routes: Routes, site: Site) -> None:
     _add_account_pages(routes, site)
     _add_build_pages(routes, site)
     add_manual_pages(routes, site)
+    if site.owners_box is not None:
+        from api.console.host.pages import add_host_pages  # noqa: PLC0415 - the owner is one person
+
+        add_host_pages(routes, site, site.owners_box())
     routes.add_page("/console/theme", ThemePage())
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))
 

@@ -11,6 +11,8 @@ from api.sign_in.visitor import Visitor
 from storage import immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import falcon
 
     from api.console.cookies import Cookies
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from api.logs.log import LogRanges
     from api.middleware.client_addresses import ClientAddresses
     from api.middleware.rate_limits import RateLimits
+    from api.operations import Box
     from api.operations.operation import Service
     from api.paging import Pager
     from api.sign_in.relying_party import RelyingParty
@@ -44,6 +47,8 @@ class Site(WithService):
     addresses: ClientAddresses
     pager: Pager
     currency: str
+    owners_box: Callable[[], Box] | None
+    """Returns the host, for the pages of its owner alone; None if there are none."""
 
     def amount(self, cents: int) -> str:
         """Return what something cost; empty where builds need no credit, as amounts say nothing there."""

@@ -139,15 +139,17 @@ def creation_elsewhere(service: Service, limits: IrSettings) -> BuildCreation:
 class LocalDoor:
     """Performs operations for the owner of the host, and notes those that change something in the audit.
 
-    ``actor`` and ``origin`` are the owner there. Raises ApiError, and Refused and StorageError as the operations do.
+    ``actor`` and ``origin`` are the owner there, and ``via`` the way to this door. Raises ApiError, and Refused and
+    StorageError as the operations do.
     """
 
     owners = True
 
-    def __init__(self, service: Service, actor: str, origin: str) -> None:
+    def __init__(self, service: Service, actor: str, origin: str, via: str = "box") -> None:
         self._owner = HostOwner(actor)
         self._call = Call(service, self._owner)
         self._origin = origin
+        self._via = via
 
     def perform(self, operation: Operation[R], names: Mapping[str, str], body: object = None) -> R:
         """Perform an operation on the things that ``names`` gives the path."""
@@ -183,6 +185,10 @@ class LocalDoor:
                 return
             after = page.next_key
 
+    def page(self, operation: Operation[Page[Any]], names: Mapping[str, str], body: object, span: Span) -> Page[Any]:
+        """Return one page of a list."""
+        return operation.perform(self._call, names, lambda: body, lambda _ids: span)
+
     @contextmanager
     def download(
         self, operation: Operation[Download], names: Mapping[str, str], start: int
@@ -198,7 +204,7 @@ class LocalDoor:
         subject, effect = subject_of(operation.path, names, shown), getattr(shown, "effect", None)
         organization = names.get("org") or getattr(shown, "slug", None) or getattr(shown, "organization", None)
         said = "" if outcome else detail_of(operation.id, result)
-        note = f"{outcome}{said}{f'{effect}, ' if effect else ''}box"
+        note = f"{outcome}{said}{f'{effect}, ' if effect else ''}{self._via}"
         write = self._call.storage.audit.write
         try:
             write(self._owner.name, operation.id, subject, note, origin=self._origin, organization=organization)

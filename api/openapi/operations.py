@@ -118,6 +118,12 @@ def performs(operation_id: str) -> Callable[[Responder], Responder]:
     return declare
 
 
+def of_owner(responder: Responder) -> Responder:
+    """Declare a form of the host's owner: the owner's door performs an operation, and writes the audit."""
+    responder.of_owner = True  # type: ignore[attr-defined] # functions take attributes
+    return responder
+
+
 @immutable
 class Endpoint:
     """A documented function, its declaration, its path, and its method in lower case."""
@@ -163,13 +169,13 @@ class Routes:
         """Route ``path`` to a page, its form or its parts, which are not in the document.
 
         Raises:
-            TypeError: A responder to another method than GET does not say what it `performs`.
+            TypeError: A responder to another method than GET does not say what it `performs`, or that it is `of_owner`.
         """
         for method, responder in _responders(resource, suffix).items():
             performed = getattr(responder, "performs", None)
             if isinstance(performed, str):
                 self._performed[path, method] = performed
-            elif method != "get":
+            elif method != "get" and not getattr(responder, "of_owner", False):
                 raise TypeError(f"{responder.__qualname__} needs @performs, or @operation and Routes.add")
         self._routes.append((path, resource, suffix))
 

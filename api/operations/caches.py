@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 - a command reads the annotations
 from typing import Annotated
 
 from api.operations.operation import DELETE, GET, Call, Whole, done, operation, owners_operation
@@ -24,6 +25,20 @@ class CacheUse:
     entries: int
     bytes: int
     hits: int
+
+
+@immutable
+class KeptFolderUse:
+    """A folder that jobs of a pipeline keep for later ones: its size in bytes, and the job that left it."""
+
+    organization: str
+    pipeline: str
+    scope: str
+    branch: str
+    left_by: str
+    bytes: int
+    created_at: datetime
+    last_used_at: datetime
 
 
 @immutable
@@ -68,6 +83,28 @@ def get_cache_use(call: Call, body: CacheSelection) -> CacheUse:
     entries = _selected(call, body)
     used_bytes = SnapshotForest(call.storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
     return CacheUse(len(entries), used_bytes, sum(entry.hits for entry in entries))
+
+
+@owners_operation("listKeptFolders", GET, "/caches/folders")
+def list_kept_folders(call: Call) -> Annotated[list[KeptFolderUse], "The folders, the longest unused first."]:
+    """List the folders that jobs keep, the longest unused first: they are evicted first."""
+    slugs = {each.id: each.slug for each in call.storage.organizations.all()}
+    folders = call.storage.kept_folders.all()
+    pipelines = {each: call.storage.pipelines.by_id(each) for each in {folder.pipeline_id for folder in folders}}
+    return [
+        KeptFolderUse(
+            organization=slugs.get(each.organization_id, ""),
+            pipeline=pipeline.slug,
+            scope=each.scope,
+            branch=each.branch,
+            left_by=each.left_by,
+            bytes=each.file_size,
+            created_at=each.created_at,
+            last_used_at=each.last_used_at,
+        )
+        for each in folders
+        if (pipeline := pipelines[each.pipeline_id]) is not None
+    ]
 
 
 @owners_operation("clearCaches", DELETE, "/caches")

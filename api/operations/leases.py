@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime  # noqa: TC003 - a command reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from actors.vms import VmError
 from api.operations.operation import DELETE, GET, Call, owners_operation
 from storage import MICRO_CENTS, HoldEnd, cost_cents, immutable, shown_as
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from storage import Build, Hold, Job, Lease, Storage
 
@@ -41,6 +42,24 @@ class LeasedVm:
     created_at: datetime
     started_at: datetime | None
     held_until: datetime | None
+
+
+@immutable
+class LeaseSelection:
+    """The leases of a state, of all by default: at most ``limit`` past the first ``start``."""
+
+    state: str | None = None
+    by_cost: bool = False
+    start: int = 0
+    limit: int | None = None
+
+
+@immutable
+class LeasedVms:
+    """The selected leases, and how many there are in each state."""
+
+    vms: tuple[LeasedVm, ...]
+    states: Mapping[str, int]
 
 
 @immutable
@@ -76,10 +95,17 @@ class KilledVm:
 
 
 @owners_operation("listLeases", GET, "/leases")
-def list_leases(call: Call) -> Annotated[list[LeasedVm], "The leases whose VM may exist, oldest first."]:
-    """List the leases whose VM may exist, oldest first."""
-    now = call.clock.now()
-    return [_leased(each, call.storage, now) for each in call.storage.leases.live()]
+def list_leases(call: Call, body: LeaseSelection) -> LeasedVms:
+    """List the leases whose VM may exist, oldest first or most expensive first."""
+    storage, now = call.storage, call.clock.now()
+    holds = {each.lease_id: each for each in storage.holds.open()}
+    leases = storage.leases.live()
+    chosen = [each for each in leases if body.state in {None, _state(each, holds)}]
+    if body.by_cost:
+        chosen.sort(key=lambda each: -_cents(each, holds.get(each.id), storage, now))
+    part = chosen[body.start : None if body.limit is None else body.start + body.limit]
+    states = Counter(_state(each, holds) for each in leases)
+    return LeasedVms(tuple(_leased(each, holds.get(each.id), storage, now) for each in part), states)
 
 
 @owners_operation("listVms", GET, "/vms")
@@ -149,9 +175,12 @@ def _build_and_job(lease: Lease, storage: Storage) -> tuple[Build | None, Job | 
     return (None if build_id is None else storage.builds.get(build_id)), job
 
 
-def _leased(each: Lease, storage: Storage, now: datetime) -> LeasedVm:
+def _state(lease: Lease, holds: Mapping[int, Hold]) -> str:
+    return "held" if lease.id in holds else lease.state.value
+
+
+def _leased(each: Lease, hold: Hold | None, storage: Storage, now: datetime) -> LeasedVm:
     build, job = _build_and_job(each, storage)
-    hold = storage.holds.of_lease(each.id)
     of_render = None if build is None else "rendering"
     return LeasedVm(
         uuid=each.uuid,

@@ -36,12 +36,14 @@ from storage import Build, Caller, Clock, Organization, Page, Pipeline, Role, Sc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from actors import RetentionSettings
+    from actors import PoolSettings, RetentionSettings
     from actors.forks import ForkRun, RunOutcome
     from actors.mail import Mails, MailSettings
     from actors.repositories import RepositorySettings
+    from actors.scheduling import Capacity
     from actors.source_hosts import Installations, Workspaces
-    from actors.vms import Providers
+    from actors.vms import Images, Providers
+    from actors.vms.images import PullOptions
     from api.builds.coverage import KeptCoverage
     from api.builds.creation import BuildCreation
     from api.builds.test_reports import KeptReports
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from api.openapi.operations import Parameter
     from api.operations.debugging import Shell, Target
     from api.operations.github_installations import GithubApp
+    from api.operations.host import Finding, HostMember
     from api.operations.repositories import Connecting
     from api.payments.provider import PaymentProvider
     from api.settings import RateLimitSettings
@@ -122,6 +125,21 @@ class Box(Protocol):
         ...
 
     @property
+    def images(self) -> Images:
+        """The images that VMs start from."""
+        ...
+
+    @property
+    def pool(self) -> PoolSettings:
+        """The bounds of the VMs of jobs."""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """The caps for all VMs together."""
+        ...
+
+    @property
     def repositories(self) -> RepositorySettings:
         """The bounds of reading repositories."""
         ...
@@ -143,6 +161,22 @@ class Box(Protocol):
 
     def serves(self) -> bool:
         """Tell whether the service runs."""
+        ...
+
+    def image_bytes(self) -> int:
+        """Return the size of all images."""
+        ...
+
+    def pull_options(self) -> PullOptions:
+        """Return the bounds of a pull of an image that the owner wants."""
+        ...
+
+    def members(self) -> Iterable[HostMember]:
+        """Return the members of the engine that makes VMs; none if this host makes them. Raises VmError."""
+        ...
+
+    def examine(self) -> Iterable[Finding]:
+        """Check the host and the state directory. Raises Refused if that takes too long."""
         ...
 
     def installations(self) -> Installations | None:
@@ -198,7 +232,7 @@ class Service:
     """The test reports that were read last; None in a command, which keeps none."""
 
     box: Box | None = None
-    """The host, for its owner; None in the service itself, which leads nobody to it."""
+    """The host, for its owner; None at every other door."""
 
 
 class WithService:
@@ -239,7 +273,7 @@ class WithService:
     @property
     def box(self) -> Box:
         """The host, for its owner. Raises TypeError at every other door."""
-        return _present(self.service.box, "only the owner of the host does this, on the box")
+        return _present(self.service.box, "only the owner of the host does this")
 
     @property
     def storage(self) -> Storage:

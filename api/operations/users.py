@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, POST, Call, owners_operation
 from api.operations.things import NAMED_USER, NamedUser
-from storage import SoleOwner, User, described, immutable, shown_as
+from storage import SoleOwner, User, described, email_address, immutable, shown_as
 
 if TYPE_CHECKING:
     from api.fields import RequiredText
@@ -52,8 +52,8 @@ def list_users(call: Call) -> Annotated[list[User], "All users."]:
 
 @owners_operation("createUser", POST, NAMED_USER)
 def create_user(call: Call, email: str, body: CreateUserRequest) -> NewUser:
-    """Add a user with a personal organization. Raises EmailTaken."""
-    added = call.storage.users.create(email, body.name)
+    """Add a user with a personal organization. Raises EmailTaken and EmailInvalid."""
+    added = call.storage.users.create(email_address(email), body.name)
     _, token = call.storage.tokens.create_api_key(added.id, "made with the user")
     return NewUser(added.uuid, added.email, added.personal_org_slug, token)
 

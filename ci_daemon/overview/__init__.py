@@ -1,4 +1,4 @@
-"""The service's current work and queue, read from its rows and files, whether it runs or not."""
+"""The service's current work, read from its rows and files, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from ci_daemon.overview.queue import WaitingBuild, WaitingJob, jobs_at_gates, waiting_builds, waiting_jobs
     from ci_daemon.overview.vms import VmInUse, vms_in_use
 else:
     __getattr__ = on_first_use(__name__)

@@ -11,6 +11,7 @@ from storage.records.accounts import (
     Identity,
     Invite,
     Organization,
+    OwnerSession,
     Passkey,
     PasskeyChallenge,
     Role,
@@ -59,6 +60,12 @@ class SignInLinkRow(Row, table="sign_in_links", record=SignInLink):
     """A sign-in link, hashed."""
 
     user = peewee.ForeignKeyField(UserRow, null=True)
+    hash = peewee.BlobField()
+
+
+class OwnerSessionRow(Row, table="owner_sessions", record=OwnerSession):
+    """A session of the host's owner, or the link to it, hashed."""
+
     hash = peewee.BlobField()
 
 

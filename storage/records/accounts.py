@@ -262,6 +262,20 @@ class Organization:
 
 
 @immutable
+class OwnerSession:
+    """A session of the host's owner in the console, or the link to it, while ``opened_at`` is None.
+
+    ``operator`` is the account on the host that asked for the link.
+    """
+
+    id: int
+    uuid: str
+    operator: str
+    opened_at: datetime | None
+    expires_at: datetime
+
+
+@immutable
 class NewPasskey:
     """A passkey as an authenticator made it; ``aaguid`` names the model of the authenticator."""
 

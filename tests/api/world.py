@@ -12,6 +12,7 @@ from falcon import testing
 
 from actors.source_hosts import Installations, RepositoryConnector, SourceHost, Workspaces
 from api import HttpSettings, IdentitySettings, Parts, PaymentSettings, RateLimitSettings, create_app
+from api.operations import Box
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
 from tests.api.conformity import conformity
@@ -55,6 +56,7 @@ class World:
         connector: RepositoryConnector | None = None,
         workspaces: Workspaces | None = None,
         installations: Installations | None = None,
+        box: Box | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
@@ -71,6 +73,7 @@ class World:
                 connector=None if connector is None else lambda: connector,
                 workspaces=None if workspaces is None else lambda: workspaces,
                 installations=None if installations is None else lambda: installations,
+                box=None if box is None else lambda: box,
             ),
         )
         app.add_middleware(conformity())

@@ -13,7 +13,9 @@ async function freshToken(form) {
   if (answer.status >= 500) throw new Error("the service is about to restart");
   if (!answer.ok) return form.elements.form_token.value;
   const read = new DOMParser().parseFromString(await answer.text(), "text/html");
-  return read.querySelector("input[name=form_token]")?.value ?? null;
+  // The head of a page has forms of the user, also on pages of the host's owner, whose forms have another token.
+  const part = page.contains(form) ? "main " : "";
+  return (read.querySelector(`${part}input[name=form_token]`) ?? read.querySelector("input[name=form_token]"))?.value ?? null;
 }
 
 function giveBack(button) {

@@ -33,7 +33,7 @@ def list_leases(session: Session) -> None:
     A narrow terminal shows no images, and providers only where one host has VMs of several. --json has all.
     """
     with session.priced_door() as door:
-        documents = [document_of(each) for each in door.rows(leases.list_leases, {})]
+        documents = [document_of(each) for each in door.perform(leases.list_leases, {}, leases.LeaseSelection()).vms]
     clustered = any(each["member"] for each in documents)
     columns = [column for column in _COLUMNS if clustered or column != "member"]
     mixed = not clustered and len({each["provider"] for each in documents}) > 1
@@ -58,7 +58,8 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
             found = door.perform(leases.list_vms, {})
             targets, away = {each.uuid: each.provider for each in found.vms}, found.away
         else:
-            live = {each.uuid: each.provider for each in door.rows(leases.list_leases, {})}
+            listed = door.perform(leases.list_leases, {}, leases.LeaseSelection())
+            live = {each.uuid: each.provider for each in listed.vms}
             vm_id = _find(lease_id, live)
             targets = {vm_id: live[vm_id]}
         ended = [

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from ci_daemon import overview
+from actors.scheduling import waiting_work
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.options import limit_option, watch_option
 from ci_daemon.command.support.session import Session, pass_session
 from ci_daemon.host.lock import served_by
 from ci_daemon.providers import pool_capacity
-from storage import SystemClock, timestamp
+from storage import SystemClock, document_of
 
 _EMPTY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "priority", "since", "reason")
@@ -30,26 +28,16 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
     an image or an approval, or back off before another attempt, come last and have no position. Builds that wait as a
     whole, for an approval or for their turn in a concurrency group, follow without position and step.
     """
-    config = session.config()
+    config, clock, part = session.config(), SystemClock(), range(limit)
     with session.storage_without_billing() as storage:
 
         def read() -> list[dict[str, object]]:
             running = served_by(session.state_dir) is not None
             host = pool_capacity(session.state_dir, config)
-            jobs = overview.waiting_jobs(storage, config.pool, host, SystemClock(), limit, running=running)
-            jobs += overview.jobs_at_gates(storage, limit - len(jobs))
-            builds = overview.waiting_builds(storage, limit - len(jobs))
-            return [*map(_of_job, jobs), *map(_of_build, builds)]
+            work = waiting_work(storage, config.pool, host, clock, part, running=running)
+            return [document_of(each) for each in work]
 
         if watch:
             session.watch_table(read, _COLUMNS, _EMPTY)
         else:
             session.table(read(), _COLUMNS, _EMPTY)
-
-
-def _of_job(each: overview.WaitingJob) -> dict[str, object]:
-    return {**asdict(each), "since": timestamp(each.since)}
-
-
-def _of_build(each: overview.WaitingBuild) -> dict[str, object]:
-    return {"position": None, **asdict(each), "step": None, "since": timestamp(each.since)}

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from actors.cleanup import SnapshotForest
+from actors.cleanup import kept_bytes
+from actors.scheduling import jobs_in_line
 from actors.vms import host
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
@@ -110,11 +111,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
     leases = Counter(storage.leases.counts())
     host = pool_capacity(session.state_dir, config)
     queued = storage.queue.length()
-    next_up = (
-        overview.waiting_jobs(storage, config.pool, host, SystemClock(), 1, running=server is not None)
-        if queued
-        else []
-    )
+    next_up = jobs_in_line(storage, config.pool, host, SystemClock(), 1, running=server is not None) if queued else []
     oldest = storage.queue.oldest()
     return {
         "state_dir": str(session.state_dir),
@@ -143,7 +140,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "max_vms": host.vms,
         "disk_low": free < config.pool.low_disk_gb * _GIB,
         "disk_free_bytes": free,
-        "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},
+        "disk": {**asdict(kept_bytes(storage)), "images": _image_bytes(session.state_dir, config)},
         "mail": {"configured": bool(config.mail.host), **asdict(storage.mail.totals())},
         "repositories": _failing_repositories(storage),
         "notifications": [_failing_document(each) for each in storage.notifications.failing(_MAX_ERRORS)],
@@ -153,20 +150,6 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         ],
         "balances_cents": cents,
         "overdrawn_organizations": overdrawn,
-    }
-
-
-def _data_sizes(storage: Storage) -> dict[str, int]:
-    """Return the sizes of the service's data in bytes; ``disks`` are those of jobs, including cached ones."""
-    snapshots = storage.snapshots.all()
-    forest = SnapshotForest(snapshots)
-    return {
-        "database": storage.database_bytes(),
-        "logs": storage.log_retention.bytes(),
-        "artifacts": storage.artifact_retention.bytes(),
-        "sources": storage.source_retention.bytes(),
-        "disks": forest.bytes(each.name for each in snapshots),
-        "cache": forest.bytes(each.snapshot for each in storage.cache.entries(None, None)),
     }
 
 

@@ -10,6 +10,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from actors.scheduling import jobs_in_line
 from ci_daemon import overview
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.names import short_id
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from actors.scheduling import WaitingWork
     from actors.vms import Providers, VmUse
     from ci_daemon.config import Config
     from storage import Storage
@@ -65,7 +67,7 @@ class _Overview:
     at: datetime
     served: bool
     work: list[tuple[overview.VmInUse, VmUse]]
-    queue: list[overview.WaitingJob]
+    queue: list[WaitingWork]
     queued_jobs: int
 
     def document(self) -> dict[str, object]:
@@ -82,9 +84,9 @@ class _Overview:
 def _read(session: Session, storage: Storage, providers: Providers, config: Config) -> _Overview:
     clock, served = SystemClock(), served_by(session.state_dir) is not None
     host = pool_capacity(session.state_dir, config)
-    queue = overview.waiting_jobs(storage, config.pool, host, clock, _MAX_QUEUED, running=served)
+    waiting = jobs_in_line(storage, config.pool, host, clock, _MAX_QUEUED, running=served)
     work = [(each, providers.named(each.provider).use(each.vm)) for each in overview.vms_in_use(storage)]
-    return _Overview(clock.now(), served, work, queue, storage.queue.length())
+    return _Overview(clock.now(), served, work, waiting, storage.queue.length())
 
 
 def _screen(data: _Overview) -> RenderableType:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import click
 
 from actors.vms.images import PullOptions, Reference, is_name
+from api.operations import images as operations
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images
-from ci_daemon.terminal import counted
 from ci_daemon.terminal.progress import progress_line
 from storage import NotInitialized, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from actors.vms import Images
     from actors.vms.images import Image
     from ci_daemon.config import Config
 
@@ -40,13 +41,14 @@ def list_images(session: Session) -> None:
     State directories may share a store; the users are those of this one. SOURCE is the origin of an image. An image
     that was pulled on demand, for a job, is removed when it has not been used for images.unused_days.
     """
-    images, users = open_images(session.state_dir, session.config()), _users(session)
+    images = open_images(session.state_dir, session.config())
+    users = _users(session, images)
     documents = [
         {
             **_document(each),
             "default": each.name == images.default,
-            "users": len(users[each.name]),
-            "used_by": users[each.name],
+            "users": len(users.get(each.name, ())),
+            "used_by": list(users.get(each.name, ())),
         }
         for each in images.store.list()
     ]
@@ -116,7 +118,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     name = name or wanted.short
     if not is_name(name):
         raise Failure(f"{name} is not a valid image name: choose one with --as NAME")
-    store = open_images(session.state_dir, config).store
+    images = open_images(session.state_dir, config)
     with progress_line(f"pulling {wanted.short}") as progress:
         options = PullOptions(
             max_bytes=config.images.max_bytes,
@@ -125,7 +127,9 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
             progress=progress,
             networks=config.images.allowed_networks,
         )
-        made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
+        made = images.store.pull(
+            wanted, name, options, users=lambda: _users(session, images, cached=False).get(name, ())
+        )
     session.answer(_document(made), _summary(made))
 
 
@@ -135,10 +139,11 @@ def _pull_from_engine(session: Session, config: Config, alias: str, name: str) -
 
     if not is_name(name):
         raise Failure(f"{name} is not a valid image name: choose one with --as NAME")
-    store = open_images(session.state_dir, config).store
+    images = open_images(session.state_dir, config)
     with progress_line(f"pulling {alias} from the engine"), engine_image(session.state_dir, config, alias) as tar:
         source = f"pulled {_OF_ENGINE}{alias}"
-        return store.take(name, tar, ROOT, source, users=lambda: _users(session, cached=False)[name])
+        users = partial(_users, session, images, cached=False)
+        return images.store.take(name, tar, ROOT, source, users=lambda: users().get(name, ()))
 
 
 @image.command(name="import")
@@ -165,37 +170,17 @@ def remove(session: Session, *, name: str) -> None:
     its sshd serves VMs (sandbox.base_image).
     """
     images = open_images(session.state_dir, session.config())
-    if name == images.default:
-        images.store.get(name)
-        raise Failure(f"{name} is the default image: choose another one first, with `ci-daemon image default NAME`")
-    images.store.remove(name, used_by=_users(session)[name])
+    operations.remove_from(images, name, _users(session, images).get(name, ()))
     session.answer({"removed": name}, f"removed {name}")
 
 
-def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list[str]]:
-    """Return the leases and disks that use each image.
-
-    Without ``cached``, cached disks are left out: builds can do without them.
-    """
-    users: defaultdict[str | None, list[str]] = defaultdict(list)
-    images = open_images(session.state_dir, session.config())
+def _users(session: Session, images: Images, *, cached: bool = True) -> Mapping[str | None, tuple[str, ...]]:
+    """Return the leases and disks that use each image; none before `ci-daemon init`."""
     try:
         with session.storage() as storage:
-            for lease in storage.leases.live():
-                users[lease.image].append(f"lease {lease.uuid}")
-                job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
-                for service in () if job is None else job.all_services.values():
-                    users[images.resolve(service.image)].append(f"lease {lease.uuid}")
-            entries = {entry.snapshot: entry.image for entry in storage.cache.entries()}
-            for snapshot in storage.snapshots.all():
-                left = storage.leases.of_job(snapshot.job_id)
-                if snapshot.name not in entries and left is not None:
-                    users[left.image].append(f"snapshot {snapshot.name}")
-            for name, count in Counter(entries.values() if cached else ()).items():
-                users[name].append(f"{counted(count, 'cached disk')} (`ci-daemon cache clear` frees the cache)")
+            return operations.users_of_images(storage, images, cached=cached)
     except NotInitialized:
-        pass
-    return users
+        return {}
 
 
 def _document(made: Image) -> dict[str, object]:

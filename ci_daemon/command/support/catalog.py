@@ -51,6 +51,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Run": {
         "serve": "Run the service until a signal stops it.",
+        "console close": "End every session of the owner in the console.",
+        "console link": "Print a link to the pages of the host's owner.",
         "drain": "Start no more jobs on this host.",
         "resume": "Start jobs on this host again.",
         "cache clear": "Empty the cache.",

@@ -312,11 +312,11 @@ class Session:
 
     def _service(self, storage: Storage) -> Service:
         from api.doors import service_elsewhere
-        from ci_daemon.command.support.box import OwnersBox
+        from ci_daemon.box import OwnersBox
         from storage import SystemClock
 
         clock = SystemClock()
-        return replace(service_elsewhere(storage, clock), box=OwnersBox(self.state_dir, storage, clock))
+        return replace(service_elsewhere(storage, clock), box=OwnersBox.of_command(self.state_dir, storage, clock))
 
     def _local(self, service: Service) -> LocalDoor:
         """Return the owner's way to the operations, which writes the audit."""

@@ -83,7 +83,8 @@ def test_every_error_that_a_request_may_meet_is_exemplified(document: dict[str, 
         for answer in each["responses"].values()
         for code in answer.get("content", {}).get("application/json", {}).get("examples", {})
     }
-    elsewhere = {"route_not_found", "method_not_allowed", "form_refused", "sign_in_interrupted"}
+    of_pages = {"form_refused", "sign_in_interrupted", "owner_session_required", "host_refuses"}
+    elsewhere = {"route_not_found", "method_not_allowed", *of_pages}
     assert listed | elsewhere == set(error_catalog())
 
 

@@ -285,6 +285,7 @@ class Everything:
         storage.sign_in_links.magic_link(owner)
         storage.sign_in_links.verification("new@example.org", "New")
         storage.sign_in_links.owner()
+        storage.owner_sessions.open(storage.owner_sessions.link("root"))
         self._mails()
         proven = ProvenIdentity("https://login.example.org", "248289761001", owner.email, verified=True, name="Ann")
         assert storage.identities.sign_in(proven, SignUpPolicy()) == owner

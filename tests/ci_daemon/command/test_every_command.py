@@ -105,6 +105,8 @@ CALLS = """
     lease list
     lease kill --all
     audit
+    console link
+    console close
     drain
     resume
     cache list
@@ -270,6 +272,8 @@ THEIR_OWN_WORDS = {
     "secret set": "setOrganizationSecret",
     "token create": "createUserToken",
     "token revoke": "revokeUserToken",
+    "console close": "endConsoleSessions",
+    "console link": "createConsoleLink",
     "user add": "createUser",
     "user link": "createUserLink",
     "user link --owner": "createOwnerLink",

@@ -68,6 +68,26 @@ def test_pages_have_no_barriers(daemon: Daemon, browser: Browser, client: Client
         assert {path: each for path, each in found.items() if each} == {}
 
 
+def test_the_pages_of_the_hosts_owner_have_no_barriers(
+    daemon: Daemon, browser: Browser, client: Client, pipeline: Pipeline
+):
+    pipeline.build(SLOW)
+    with visitor(browser, client, bypass_csp=True) as ada:
+        ada.page.goto(daemon.command("console", "link").stdout.strip().replace("127.0.0.1", "localhost"))
+        assert ada.page.url.endswith("/admin/sign-in"), "the token has left the address bar"
+        found = {"/sign-in": ada.barriers()}
+        ada.send("Sign in")
+        expect(ada.page.get_by_role("heading", name="Host", exact=True)).to_be_visible()
+        for page in ("", "/queue", "/vms", "/members", "/images", "/caches", "/disk", "/users", "/doctor", "/audit"):
+            ada.page.goto(f"{ada.url}/admin{page}")
+            found[page] = ada.barriers()
+        assert {path: each for path, each in found.items() if each} == {}
+        ada.page.goto(f"{ada.url}/admin/vms")
+        ada.send(ada.page.get_by_role("button", name="End the VM").first)
+        expect(ada.page.get_by_role("heading", name="VMs of the host")).to_be_visible()
+        assert ada.faults == []
+
+
 def test_two_people_see_what_the_other_does(daemon: Daemon, browser: Browser, client: Client, pipeline: Pipeline):
     other = Client.create(daemon, f"other-of-{client.email}")
     join(daemon, other, client, Role.MEMBER)

@@ -1,0 +1,1 @@
+"""Pages of the host's owner: another door to the operations that commands on the host perform."""
