@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         LeasePoolMessage,
         MailSenderMessage,
         NotifierMessage,
-        ProverMessage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
         RootMessage,
@@ -78,4 +77,3 @@ class Addresses:
     sources: Address[SourceFetcherMessage] = field(default_factory=Address)
     statuses: Address[StatusReporterMessage] = field(default_factory=Address)
     notifications: Address[NotifierMessage] = field(default_factory=Address)
-    proofs: Address[ProverMessage] = field(default_factory=Address)

@@ -12,6 +12,7 @@ from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.reaper import Reaper
 from actors.forks.forks import Forks
+from actors.forks.terminals import Terminals
 from actors.messages import ResyncLeases
 from actors.parts import VmParts
 from actors.render.discovery import Discovery
@@ -111,6 +112,11 @@ class Composition(VmParts):
             lambda: self.live_settings.now,
             lambda: self.addresses.pool.post(ResyncLeases()),
         )
+
+    @cached_property
+    def terminals(self) -> Terminals:
+        """The terminals on forks of disks."""
+        return Terminals(self.storage, self.forks, lambda: self.live_settings.now.terminals)
 
     def build_supervisor(self, build_id: int) -> Address[BuildMessage]:
         """Start the supervisor of a build."""

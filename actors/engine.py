@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actors.addresses import Addresses
     from actors.composition import ChildSpec
-    from actors.forks import ForkRun, RunOutcome
+    from actors.forks import ForkRun, RunOutcome, Terminals
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
     from actors.vms import Images, Providers
@@ -117,6 +117,7 @@ class Engine:
         self._composition.timer.start()
         self._composition.reaper.remove_orphans(before)
         spawn(RootSupervisor, self._composition).ask(Reschedule())
+        self._composition.terminals.start()
         with suppress(pykka.ActorDeadError):  # the root then starts another pool
             self._composition.addresses.pool.ask(Reschedule())  # by then it has looked at every lease
 
@@ -142,11 +143,11 @@ class Engine:
         self._composition.addresses.renders.post(Drain())
         self._composition.addresses.schedules.post(Drain())
         self._composition.addresses.sources.post(Drain())
-        self._composition.addresses.proofs.post(Drain())
 
     def stop(self) -> None:
         """Stop the actors, last started first. VMs and their commands run on for the next process."""
         self.drain()
+        self._composition.terminals.stop()
         self._composition.timer.stop()
         self._composition.addresses.root.stop()
 
@@ -168,10 +169,6 @@ class Engine:
     def deliveries_added(self) -> None:
         """Announce that pushes were reported. Returns at once."""
         self._composition.addresses.repositories.post(PollStorage())
-
-    def proofs_changed(self) -> None:
-        """Announce that proofs were added or canceled in the storage. Returns at once."""
-        self._composition.addresses.proofs.post(PollStorage())
 
     def notifications_added(self) -> None:
         """Announce that deliveries of notifications are in the storage. Returns at once."""
@@ -212,6 +209,11 @@ class Engine:
                 return forks.run(self._composition.forks, build, job, run, opened_by=opened_by, gone=gone)
             except (forks.ForkBusy, VmError) as error:
                 raise EngineBusy(f"no VM can be made for the fork: {error}") from error
+
+    @property
+    def terminals(self) -> Terminals:
+        """The terminals on forks of jobs' disks."""
+        return self._composition.terminals
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return its waiting jobs are canceled and its running ones are being ended.

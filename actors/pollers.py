@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors.composition import ChildSpec
-from actors.forks.prover import Prover
 from actors.mail.sender import MailSender
 from actors.notifications.notifier import Notifier
 from actors.repositories import MIRRORS
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from actors.messages import (
         MailSenderMessage,
         NotifierMessage,
-        ProverMessage,
         RepositoryWatcherMessage,
         ScheduleRunnerMessage,
         SourceFetcherMessage,
@@ -65,7 +63,6 @@ class PollerComposition:
             ChildSpec(SourceFetcher, addresses.sources, self._source_fetcher),
             ChildSpec(StatusReporter, addresses.statuses, self._status_reporter),
             ChildSpec(Notifier, addresses.notifications, self._notifier),
-            ChildSpec(Prover, addresses.proofs, self._prover),
         )
 
     @property
@@ -117,9 +114,6 @@ class PollerComposition:
 
     def _notifier(self) -> Address[NotifierMessage]:
         return spawn(Notifier, self.parts, self._announcements)
-
-    def _prover(self) -> Address[ProverMessage]:
-        return spawn(Prover, self.parts)
 
     def _announcements(self) -> Announcements:
         from actors.mail.mails import Mails  # noqa: PLC0415 - as below

@@ -13,6 +13,7 @@ from actors.scheduling.capacity import Capacity
 from storage import EmailInvalid, ProviderName, Shape, email_address, immutable, networks_of, pattern, setting
 
 if TYPE_CHECKING:
+    from actors.forks.settings import TerminalSettings
     from actors.ir.settings import IrSettings
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize
@@ -367,6 +368,7 @@ class EngineSettings:
     notifications: NotificationSettings
     repositories: RepositorySettings
     source: SourceSettings
+    terminals: TerminalSettings
     base_url: str
     api_address: tuple[str, int]
     front_end: FrontEnd | None = None

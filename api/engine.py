@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from actors.forks import ForkRun, RunOutcome
+    from actors.forks import ForkRun, RunOutcome, Shown
     from actors.render import Envelope
-    from storage import Build, Gate, Job, Storage
+    from storage import Build, Caller, ForkTerminal, Gate, Job, Storage
 
 _RETRY_SECONDS = "5"
 
@@ -25,6 +25,52 @@ class ChangeWatch(Protocol):
 
     def wait(self, timeout: float) -> bool:
         """Block up to ``timeout`` seconds; True if there was a change since the last wait."""
+        ...
+
+
+class TerminalLook(Protocol):
+    """A look at a terminal, in one thread; ``typed`` is how many bytes of input were taken before."""
+
+    typed: int
+    replaced: bool
+    """True once somebody else looks instead."""
+
+    def part(self, seconds: float) -> Shown | None:
+        """Return the next part; None if nothing comes within so many seconds. Raises actors.vms.VmError."""
+        ...
+
+    def close(self) -> None:
+        """Look away. Idempotent."""
+        ...
+
+
+class TerminalsInterface(Protocol):
+    """Terminals on forks of jobs' disks. Calls raise actors.forks.TerminalGone, and actors.vms.VmError."""
+
+    def open(
+        self, build: Build, job: Job, caller: Caller, *, before: bool, columns: int, rows: int, budget_id: int | None
+    ) -> ForkTerminal:
+        """Open a terminal. Raises DiskGone, ForkBusy and TooManyTerminals of actors.forks."""
+        ...
+
+    def look(self, terminal: ForkTerminal, number: int) -> TerminalLook:
+        """Begin to look at a terminal, from the byte ``number`` on."""
+        ...
+
+    def type_in(self, terminal: ForkTerminal, number: int, data: bytes) -> int:
+        """Type what begins with the byte ``number`` of the input; return how many bytes were taken in all."""
+        ...
+
+    def resize(self, terminal: ForkTerminal, columns: int, rows: int) -> None:
+        """Set the size of a terminal in characters."""
+        ...
+
+    def close(self, terminal: ForkTerminal) -> None:
+        """End a terminal, and with it its VM."""
+        ...
+
+    def gone(self, uuid: str) -> str | None:
+        """Return why a terminal has ended, or is about to; None if it is open."""
         ...
 
 
@@ -64,10 +110,6 @@ class EngineInterface(Protocol):
         """Announce that deliveries of notifications are in the storage. Returns at once."""
         ...
 
-    def proofs_changed(self) -> None:
-        """Announce that proofs were added or canceled in the storage. Returns at once."""
-        ...
-
     def renders_wait(self) -> str | None:
         """Return why no build is rendered at present, though the service takes builds; None if builds are."""
         ...
@@ -88,6 +130,11 @@ class EngineInterface(Protocol):
         Blocks meanwhile. Raises DiskGone, PatchRefused and RunFailed of actors.forks, and actors.EngineBusy if no VM
         can be had.
         """
+        ...
+
+    @property
+    def terminals(self) -> TerminalsInterface:
+        """The terminals on forks of jobs' disks."""
         ...
 
     def cancel(self, build_id: int) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
@@ -297,17 +298,40 @@ Patch = Annotated[
 ]
 """A unified diff; the run says whether it fits."""
 
+TerminalSize = Annotated[int, Field(ge=1, le=1000, examples=[80])]
+"""Columns or rows of a terminal."""
+
+InputNumber = Annotated[int, Field(ge=0, lt=2**53, examples=[0])]
+"""The number of a byte of input."""
+
+_MOST_INPUT_BYTES = 16 * 2**10
+
+
+def _input(text: str) -> str:
+    """Return the text. Raises ValueError unless it is Base64."""
+    try:
+        size = len(b64decode(text, validate=True))
+    except ValueError:
+        raise ValueError("expected Base64") from None
+    if not 0 < size <= _MOST_INPUT_BYTES:
+        raise ValueError(f"expected 1 to {_MOST_INPUT_BYTES} bytes")
+    return text
+
+
+_OF_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+TerminalInput = Annotated[
+    str,
+    StringConstraints(min_length=4, max_length=(_MOST_INPUT_BYTES + 2) // 3 * 4),
+    AfterValidator(_input),
+    Field(examples=["bHMgLWwN"], json_schema_extra={"pattern": _OF_BASE64}),
+]
+"""Input of a terminal in Base64."""
+
 Budget = Annotated[int, Field(ge=1, le=100_000_000, examples=[1000])]
 """The most cents that an API key may spend."""
 
 RunSeconds = Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS, examples=[60])]
 """The time of a command on a fork."""
-
-ProofTests = Annotated[
-    list[Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_without_nul)]],
-    Field(min_length=1, max_length=100, examples=[["math::adds"]]),
-]
-"""Tests, as reports name them."""
 
 _INPUT_VALUE = {"anyOf": [{"type": "string", "maxLength": MAX_INPUT_CHARS}, {"type": "boolean"}, {"type": "number"}]}
 

@@ -37,7 +37,6 @@ from api.operations import (
     organizations,
     passkeys,
     payments,
-    proofs,
     repo_deliveries,
     repositories,
     runs,
@@ -45,6 +44,7 @@ from api.operations import (
     search,
     sessions,
     sign_up,
+    terminals,
     tests,
     usage,
 )
@@ -64,6 +64,7 @@ from api.resources.documents import (
 from api.resources.payment_events import PaymentEventsResource
 from api.resources.push_answers import PushAnswers
 from api.resources.sites import SiteResource
+from api.resources.terminal_output import TerminalOutputResource
 from api.resources.webhooks import WebhookResource
 from api.sign_in.mail import SignInMail
 from api.sign_in.passkeys import PasskeyRegistration, PasskeySignIn
@@ -86,8 +87,9 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts)
-    door.add(routes, favourites, search, schedules, caches, runs, notifications, tests, proofs)
-    door.add(routes, coverage, latest_artifacts)
+    door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
+    door.add(routes, runs, terminals)
+    routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)
     door.add(routes, billing, usage, payments)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from storage.builds.jobs import Attempts, Jobs
     from storage.builds.kept_folders import KeptFolders
     from storage.builds.merge_queue import MergeQueues
-    from storage.builds.proofs import Proofs
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
     from storage.builds.search import Search
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from storage.leases.leases import Leases
     from storage.leases.queue import Queue
     from storage.leases.renders import Renders, RunnerTokens
+    from storage.leases.terminals import Terminals
     from storage.mail import MailOptOuts, MailQueue
     from storage.notifications.deliveries import EndedBuilds, NotificationDeliveries
     from storage.notifications.notifications import Notifications

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from uuid import uuid4
 
-from actors.forks import ForkRun, RunOutcome
+from actors.forks import ForkRun, RunOutcome, Shown, TerminalGone
 from actors.render import Envelope
-from storage import Build, BuildState, Job, JobState, Storage
+from storage import Build, BuildState, Caller, ForkTerminal, HoldEnd, Job, JobState, Shape, Storage
 from tests.clock import ManualClock
 
 
@@ -40,6 +41,7 @@ class FakeEngine:
         """Called with the id of each build to render; stores the result."""
         self.runs: list[tuple[int, ForkRun, str]] = []
         self.run_outcome: RunOutcome | Exception = RunOutcome(0, "ok\n", 0, timed_out=False, seconds=0.1)
+        self.terminals = FakeTerminals(storage)
         self.reading: list[FakeWatch] = []
         self.during_waits: list[Callable[[], None]] = []
         """Callbacks for waits for a log: each wait takes the next one and runs it."""
@@ -61,9 +63,6 @@ class FakeEngine:
 
     def deliveries_added(self) -> None:
         self.deliveries += 1
-
-    def proofs_changed(self) -> None:
-        """Do nothing."""
 
     def notifications_added(self) -> None:
         self.notifications += 1
@@ -108,6 +107,81 @@ class FakeEngine:
 
     def pending_reason(self, job: Job) -> str | None:
         return "waiting for a VM: host is full (4 of 4)" if job.state is JobState.SCHEDULED else None
+
+
+class FakeTerminals:
+    """Terminals without VMs: rows, a record of what was typed, and what tests say that they show."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.refusal: Exception | None = None
+        self.opened: list[tuple[int, bool, int, int]] = []
+        self.typed = b""
+        self.sizes: list[tuple[int, int]] = []
+        self.looks: list[int] = []
+        self.shows: list[Shown | Exception | Callable[[], None]] = [Shown(b"# ", 2), Shown(b"", 2, exit_code=0)]
+
+    def open(
+        self, build: Build, job: Job, caller: Caller, *, before: bool, columns: int, rows: int, budget_id: int | None
+    ) -> ForkTerminal:
+        if self.refusal is not None:
+            raise self.refusal
+        storage = self._storage
+        with storage.transaction():
+            lease = storage.leases.reserve_fork(
+                str(uuid4()), "sandbox", "debian:12", Shape(), network=False, organization_id=build.organization_id
+            )
+            hold = storage.holds.begin_fork(lease.id, job.id, 1800, caller.user.email, budget_id)
+            storage.terminals.add(hold, caller.user.id, caller.token_id, before=before)
+        self.opened.append((job.id, before, columns, rows))
+        made = storage.terminals.by_uuid(lease.uuid)
+        assert made is not None
+        return made
+
+    def look(self, terminal: ForkTerminal, number: int) -> FakeLook:
+        self._require(terminal)
+        self.looks.append(number)
+        return FakeLook(list(self.shows), len(self.typed))
+
+    def type_in(self, terminal: ForkTerminal, number: int, data: bytes) -> int:
+        self._require(terminal)
+        self.typed += data[len(self.typed) - number :]
+        return len(self.typed)
+
+    def resize(self, terminal: ForkTerminal, columns: int, rows: int) -> None:
+        self._require(terminal)
+        self.sizes.append((columns, rows))
+
+    def close(self, terminal: ForkTerminal) -> None:
+        self._storage.terminals.note_end(terminal.hold_id, "it was closed")
+        self._storage.holds.end(terminal.hold_id, HoldEnd.RELEASED)
+
+    def gone(self, uuid: str) -> str | None:
+        terminal = self._storage.terminals.by_uuid(uuid)
+        return "it is unknown" if terminal is None else terminal.why_ended
+
+    def _require(self, terminal: ForkTerminal) -> None:
+        if (why := self.gone(terminal.uuid)) is not None:
+            raise TerminalGone(why)
+
+
+@dataclass(eq=False)
+class FakeLook:
+    shows: list[Shown | Exception | Callable[[], None]]
+    typed: int
+    replaced: bool = False
+
+    def part(self, seconds: float) -> Shown | None:
+        what = self.shows.pop(0)
+        if isinstance(what, Exception):
+            raise what
+        if isinstance(what, Shown):
+            return what
+        what()
+        return None
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(eq=False)

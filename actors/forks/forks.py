@@ -55,6 +55,12 @@ class Fork:
     masker: Masker
 
 
+def is_guarded(storage: Storage, build: Build) -> bool:
+    """Tell whether the disks of a build's jobs may hold what is not for every member."""
+    jobs = storage.jobs.of_build(build.id)
+    return any(job.environment for job in jobs) or storage.job_secrets.names_limited(build, jobs)
+
+
 def kept_disk(storage: Storage, job: Job) -> Snapshot | None:
     """Return the disk that a job has left last and that is still there, kept for a failure or cached."""
     return storage.kept_disks.of_job(job.id) or storage.snapshots.of_job(job.id)
@@ -98,11 +104,31 @@ class Forks:
     def open(
         self, build: Build, job: Job, *, before: bool, seconds: int, opened_by: str, budget_id: int | None = None
     ) -> Iterator[Fork]:
-        """Make a VM with a fork of a job's disk, and destroy it afterwards.
+        """Make a VM as `make` does, and destroy it afterwards."""
+        fork = self.make(build, job, before=before, seconds=seconds, opened_by=opened_by, budget_id=budget_id)
+        try:
+            yield fork
+        finally:
+            fork.link.disconnect()
+            self.end(fork.lease)
+
+    def make(
+        self,
+        build: Build,
+        job: Job,
+        *,
+        before: bool,
+        seconds: int,
+        opened_by: str,
+        budget_id: int | None = None,
+        held: Callable[[int], None] = lambda _: None,
+    ) -> Fork:
+        """Make a VM with a fork of a job's disk, for its caller to `end`.
 
         The disk is as the job's command left it, or as it was ``before``. The VM costs what the job's costs, for at
-        most ``seconds``, and the budget of an API key pays if one is given. Services of the job are not started. Raises
-        DiskGone, ForkBusy and VmError.
+        most ``seconds``, and the budget of an API key pays if one is given. Services of the job are not started.
+        ``held`` is given the id of the VM's hold, in the transaction that makes it. Raises DiskGone, ForkBusy and
+        VmError, and what ``held`` raises.
         """
         storage = self._storage
         left = kept_disk(storage, job)
@@ -127,7 +153,7 @@ class Forks:
                     network=origin.network,
                     organization_id=build.organization_id,
                 )
-                storage.holds.begin_fork(lease.id, job.id, seconds, opened_by, budget_id)
+                held(storage.holds.begin_fork(lease.id, job.id, seconds, opened_by, budget_id))
         self._changed()
         link = VmConnection(provider, self._clock, lease.uuid)
         try:
@@ -141,10 +167,11 @@ class Forks:
                 await_next_second(self._clock, start, link)
             if before:
                 self._populate(build, job, lease, start, link)
-            yield Fork(build, job, lease, start, link, self._variables(build, job, image), self._masker(build, job))
-        finally:
+            return Fork(build, job, lease, start, link, self._variables(build, job, image), self.masker(build, job))
+        except BaseException:
             link.disconnect()
-            self._end(provider, lease)
+            self.end(lease)
+            raise
 
     def lengthen(self, fork: Fork, seconds: int) -> bool:
         """Hold a fork's VM for ``seconds`` from now; False if its hold has ended."""
@@ -155,10 +182,10 @@ class Forks:
         """Return the bytes that are free on the host's disk."""
         return shutil.disk_usage(self._storage.directory).free
 
-    def written(self, fork: Fork) -> int:
+    def written(self, lease: Lease) -> int:
         """Measure the bytes that a fork's VM has written; 0 if it is gone."""
         try:
-            return self._providers.of(fork.lease).disk(fork.lease.uuid).bytes
+            return self._providers.of(lease).disk(lease.uuid).bytes
         except vms.VmError:
             return 0
 
@@ -231,12 +258,18 @@ class Forks:
             secrets={},
         )
 
-    def _masker(self, build: Build, job: Job) -> Masker:
+    def masker(self, build: Build, job: Job) -> Masker:
+        """Return what hides the secrets of a job in what the VM says."""
         return Masker.hiding(self._storage.job_secrets.current(build, job).values())
 
-    def _end(self, provider: vms.Provider, lease: Lease) -> None:
+    def link(self, lease: Lease) -> VmConnection:
+        """Return a way to the VM of a fork that another thread or process has made."""
+        return VmConnection(self._providers.of(lease), self._clock, lease.uuid)
+
+    def end(self, lease: Lease) -> None:
         """Destroy the VM, end its hold and its lease; what fails is left to the reaper."""
         storage = self._storage
+        provider = self._providers.of(lease)
         hold = storage.holds.of_lease(lease.id)
         if hold is not None:  # before the VM is gone, which else would count as lost
             storage.holds.end(hold.id, HoldEnd.RELEASED)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager, suppress
-from dataclasses import field, replace
+from contextlib import contextmanager
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -24,15 +24,14 @@ MAX_OUTPUT = 64 << 10
 """The most bytes of a run's output that are kept: a quarter of its beginning, and its end."""
 
 _TAIL = MAX_OUTPUT * 3 // 4
-MARGIN_SECONDS = 60
-"""The seconds to make the VM and to end the command, beside those of the command."""
+_HOLD_SECONDS, _BEAT_SECONDS = 180, 60.0
+"""The most seconds that a VM outlives its killed service, and those between two beats of a run."""
 
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 15.0
 _GRACE = 5.0
 _FILES_SECONDS = 30.0
 _MOST_FILE_BYTES = 16 << 20
-_MOST_REPORT_BYTES = 20 << 20
 
 
 class RunFailed(Exception):
@@ -44,8 +43,7 @@ class ForkRun:
     """A command to run on a fork, after a ``patch`` of the workspace; by default the job's own.
 
     ``env`` adds to the variables of the job. It has ``seconds``. With ``before`` the disk is what the job started from.
-    The budget of an API key pays for it, if one is given. ``reports`` are paths of files in the workspace that it is
-    to write: they are removed before it, and taken after it.
+    The budget of an API key pays for it, if one is given.
     """
 
     command: str | None = None
@@ -54,22 +52,17 @@ class ForkRun:
     before: bool = False
     seconds: int = 60
     budget_id: int | None = None
-    reports: tuple[str, ...] = ()
 
 
 @immutable
 class RunOutcome:
-    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle.
-
-    ``reports`` are the contents of those files that it has written, by path.
-    """
+    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle."""
 
     exit_code: int
     output: str
     left_out: int
     timed_out: bool
     seconds: float
-    reports: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def run(
@@ -80,19 +73,15 @@ def run(
     Raises PatchRefused and RunFailed, and what `Forks.open` raises.
     """
     changes = None if wanted.patch is None else parse_patch(wanted.patch)
-    seconds = wanted.seconds + MARGIN_SECONDS
     opened = forks.open(
-        build, job, before=wanted.before, seconds=seconds, opened_by=opened_by, budget_id=wanted.budget_id
+        build, job, before=wanted.before, seconds=_HOLD_SECONDS, opened_by=opened_by, budget_id=wanted.budget_id
     )
     with opened as fork:
         connection = fork.link.connected()
         if changes is not None:
             _patch(connection, changes, int(forks.clock.now().timestamp()))
         with _watched(forks, fork, wanted.seconds + _GRACE + _LATE_SECONDS, gone):
-            if wanted.reports:
-                vms.change_files(connection, {}, wanted.reports, time=0, timeout=_FILES_SECONDS)
-            done = _follow(forks, fork, connection, wanted)
-            return replace(done, reports=_reports(connection, wanted.reports)) if wanted.reports else done
+            return _follow(forks, fork, connection, wanted)
 
 
 def _follow(forks: Forks, fork: Fork, connection: vms.Connection, wanted: ForkRun) -> RunOutcome:
@@ -153,19 +142,6 @@ def _patch(connection: vms.Connection, changes: tuple[FilePatch, ...], time: int
     vms.change_files(connection, written, removed, time=time, timeout=_FILES_SECONDS)
 
 
-def _reports(connection: vms.Connection, paths: tuple[str, ...]) -> dict[str, bytes]:
-    """Return what a run has written to these files, without missing ones and those beyond a bound.
-
-    Raises VmError.
-    """
-    taken: dict[str, bytes] = {}
-    with suppress(vms.InvalidDownload):  # as for files that are missing, which tar says at its end
-        for each in vms.download_files(connection, paths, max_bytes=_MOST_REPORT_BYTES, timeout=_FILES_SECONDS):
-            if each.path in paths:
-                taken[each.path] = taken.get(each.same_as or "", b"") or b"".join(each.chunks)
-    return taken
-
-
 @contextmanager
 def _watched(forks: Forks, fork: Fork, seconds: float, gone: Callable[[], bool]) -> Iterator[None]:
     """Abandon the VM if its time is up, nobody waits for it any more, or it fills its disk or the host's.
@@ -179,15 +155,18 @@ def _watched(forks: Forks, fork: Fork, seconds: float, gone: Callable[[], bool])
     def watch() -> None:
         use = DiskUse(written=0, free=forks.free_bytes())
         min_free = forks.settings.jobs.min_free_bytes
-        measured = forks.clock.monotonic()
+        measured = beat = forks.clock.monotonic()
         while not stopped.wait(_LOOK_SECONDS):
             now = forks.clock.monotonic()
+            if now - beat >= _BEAT_SECONDS:
+                beat = now
+                forks.lengthen(fork, _HOLD_SECONDS)
             if now >= deadline:
                 why.append("its VM did not end it in time")
             elif gone():
                 why.append("nobody waits for it any more")
             elif now - measured >= seconds_to_full(use, fork.lease.shape, min_free=min_free):
-                use, measured = DiskUse(forks.written(fork), forks.free_bytes()), now
+                use, measured = DiskUse(forks.written(fork.lease), forks.free_bytes()), now
                 failure = disk_failure(use, fork.lease.shape)
                 if failure is not None or use.free < min_free:
                     why.append("it filled the disk of its VM, or the host's")

@@ -103,7 +103,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 continue
             if lease.job_id is not None:
                 self._repeat_grant(lease.job_id, lease)
-            elif not lease.is_preview:
+            elif not (lease.is_preview or lease.is_fork):
                 self._parking.take_over(lease)
         self._serve()
 

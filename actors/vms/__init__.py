@@ -42,6 +42,15 @@ if TYPE_CHECKING:
     from actors.vms.guest.source_archive import SourceError
     from actors.vms.guest.source_archive import write_manifest as write_source_manifest
     from actors.vms.guest.source_archive import write_manifest_confined as write_source_manifest_confined
+    from actors.vms.guest.terminal import (
+        MOST_SIZE,
+        Screen,
+        ScreenPart,
+        TerminalSpec,
+        open_terminal,
+        resize,
+        type_in,
+    )
     from actors.vms.guest.workspace_update import (
         FilesNotLaid,
         LaidFile,

@@ -125,18 +125,22 @@ class Cookies:
             _set(resp, VISIT, secret)
         return self._sign(VISIT, secret)
 
-    def form(self, req: falcon.Request, resp: falcon.Response) -> tuple[Caller, Mapping[str, str]]:
-        """Return who sent a form, and its fields.
+    def form(
+        self, req: falcon.Request, resp: falcon.Response, *, limited: bool = True
+    ) -> tuple[Caller, Mapping[str, str]]:
+        """Return who sent a form, and its fields. A ``limited`` one counts for its address and its account.
 
         Raises ApiError ``unauthorized``, ``form_refused``, ``rate_limited``, or as `read_form` does.
         """
-        self._limits.limit_address(req, resp)
+        if limited:
+            self._limits.limit_address(req, resp)
         fields = read_form(req)
         caller = self.caller(req)
         if caller is None:
             raise ApiError.unauthorized(_OVER)
         self._check(SESSION, req, fields)
-        self._limits.limit_account(caller, resp)
+        if limited:
+            self._limits.limit_account(caller, resp)
         return caller, fields
 
     def visitors_form(self, req: falcon.Request, resp: falcon.Response) -> Mapping[str, str]:

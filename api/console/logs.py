@@ -107,6 +107,7 @@ class JobPage(Page):
                 "shell": "",
                 "held": [],
                 "may_retry": False,
+                "has_disk": False,
                 "form_token": "",
             }
         held = held_vms(self._site.storage, build) if build.debug else []
@@ -118,6 +119,7 @@ class JobPage(Page):
             "shell": "" if job.state.terminal else shell_line(build, job),
             "held": [each for each in held if each.job.id == job.id],
             "may_retry": build.state.terminal and job.state.failed and not job.soft_failed,
+            "has_disk": self._site.storage.kept_disks.of_job(job.id) is not None,
             "form_token": self._site.form_token(req),
         }
 

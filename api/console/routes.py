@@ -24,6 +24,7 @@ from api.console.pipelines import PipelinePage
 from api.console.provider_login import ProviderLoginPage
 from api.console.search import SearchPage
 from api.console.source_hosts import add_source_host_pages
+from api.console.terminals import add_terminal_pages
 from api.doors.http import HttpDoor
 from api.http.files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
 from api.logs.access import LogAccess
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
 
 _FILES = (
-    *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log", "manual")),
+    *(StaticFile(f"{name}.css", CSS) for name in ("tokens", "console", "builds", "log", "manual", "terminal")),
     *(
         StaticFile(f"{name}.js", JAVASCRIPT)
         for name in ("page", "passkeys", "live", "events", "forms", "copy", "graph", "owner", "plot")
@@ -47,8 +48,13 @@ _FILES = (
         StaticFile(f"{name}.js", JAVASCRIPT)
         for name in ("log", "log_folds", "log_rows", "log_search", "log_source", "log_text")
     ),
-    *(StaticFile(f"{name}.js", JAVASCRIPT, gzipped=True) for name in ("htmx.min", "sse.min", "uPlot.iife.min")),
+    *(StaticFile(f"{name}.js", JAVASCRIPT) for name in ("terminal", "terminal_styles")),
+    *(
+        StaticFile(f"{name}.js", JAVASCRIPT, gzipped=True)
+        for name in ("htmx.min", "sse.min", "uPlot.iife.min", "xterm.min", "xterm_fit.min")
+    ),
     StaticFile("uPlot.min.css", CSS, gzipped=True),
+    StaticFile("xterm.min.css", CSS, gzipped=True),
     StaticFile("icon.svg", SVG),
 )
 
@@ -153,6 +159,7 @@ def _add_build_pages(routes: Routes, site: Site) -> None:
     parts = LogParts(site, log_access, site.slots)
     for part in ("outline", "search", "times"):
         routes.add_page(f"{job}/log/{part}", parts, part)
+    add_terminal_pages(routes, site, job)
 
 
 def _mail_wanted(fields: Mapping[str, str]) -> dict[str, bool]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
-    from api.engine import ChangeWatch
+    from api.engine import ChangeWatch, TerminalsInterface
     from api.operations.operation import Download, Operation
     from storage import Build, Clock, Job, Page, Storage
 
@@ -90,9 +90,6 @@ class OtherProcess:
     def notifications_added(self) -> None:
         """Leave the deliveries to the service."""
 
-    def proofs_changed(self) -> None:
-        """Leave the proofs to the service."""
-
     def renders_wait(self) -> None:
         """Return None: nobody waits here."""
 
@@ -104,6 +101,11 @@ class OtherProcess:
         self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
     ) -> RunOutcome:
         """Raise NotImplementedError: the owner of the host makes VMs without the service."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    @property
+    def terminals(self) -> TerminalsInterface:
+        """Raise NotImplementedError: the owner of the host opens shells without the service."""
         raise NotImplementedError(_NO_BUILDS_HERE)
 
     def cancel(self, build_id: int) -> None:

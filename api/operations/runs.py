@@ -11,7 +11,6 @@ from storage import Role, Scope, described, example, immutable, showing
 
 if TYPE_CHECKING:
     from api.fields import Command, Env, Patch, RunSeconds
-    from storage import Build, Storage
 
 USUAL_SECONDS = 60
 _RETRY = {"Retry-After": "10"}
@@ -41,12 +40,6 @@ class RunRecord:
     left_out: int = example(0)
     timed_out: bool = example(value=False)
     seconds: float = example(0.4)
-
-
-def is_guarded(storage: Storage, build: Build) -> bool:
-    """Tell whether the disks of a build's jobs may hold what is not for every member."""
-    jobs = storage.jobs.of_build(build.id)
-    return any(job.environment for job in jobs) or storage.job_secrets.names_limited(build, jobs)
 
 
 @operation(
@@ -80,7 +73,7 @@ def run_on_fork(
     from api.builds.creation import require_budget, require_credit  # noqa: PLC0415 - planning takes long to import
     from api.engine import refuse_while_draining  # noqa: PLC0415 - as above
 
-    if is_guarded(call.storage, build):
+    if forks.is_guarded(call.storage, build):
         member.require(Role.ADMIN)
     refuse_while_draining(call.engine)
     require_budget(call.storage, call.budget_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
+from actors.forks import TerminalSettings
 from actors.ir import IrSettings
 from actors.mail import MailSettings
 from actors.notifications import NotificationSettings
@@ -45,6 +46,7 @@ class Config:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     source: SourceSettings = field(default_factory=SourceSettings)
+    terminals: TerminalSettings = field(default_factory=TerminalSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
 
     def __post_init__(self) -> None:

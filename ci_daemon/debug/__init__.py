@@ -9,6 +9,5 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from ci_daemon.debug.fork_shell import ForkShell
     from ci_daemon.debug.shell import Shell, open_shell
-    from ci_daemon.debug.terminal import has_terminal
 else:
     __getattr__ = on_first_use(__name__)

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
-import termios
 import threading
-import tty
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from actors.vms import Pty
+from ci_daemon.terminal.raw import raw_mode, resize_descriptor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from actors.vms import InteractiveSession
 
 _CHUNK_BYTES = 1 << 16
-
-
-def has_terminal() -> bool:
-    """Tell whether stdin and stdout are a terminal."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def local_pty() -> Pty:
@@ -43,9 +34,9 @@ def attach(session: InteractiveSession, *, interactive: bool) -> int:
     sys.stderr.flush()
     threading.Thread(target=_forward_stdin, args=(session, stdin), name="stdin", daemon=True).start()
     with ExitStack() as cleanup:
-        resized = cleanup.enter_context(_resize_events()) if interactive else None
+        resized = cleanup.enter_context(resize_descriptor()) if interactive else None
         if interactive:
-            cleanup.enter_context(_raw_mode(stdin))
+            cleanup.enter_context(raw_mode(stdin))
         watched = [session.fileno()] if resized is None else [session.fileno(), resized]
         while True:
             ready, _, _ = select.select(watched, [], [])
@@ -59,30 +50,3 @@ def attach(session: InteractiveSession, *, interactive: bool) -> int:
 def _forward_stdin(session: InteractiveSession, stdin: int) -> None:
     while session.send(os.read(stdin, _CHUNK_BYTES)):
         pass
-
-
-@contextmanager
-def _raw_mode(terminal: int) -> Iterator[None]:
-    """Put the terminal into raw mode: keys arrive as they are pressed, without echo."""
-    before = termios.tcgetattr(terminal)
-    tty.setraw(terminal)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-@contextmanager
-def _resize_events() -> Iterator[int]:
-    """Yield a descriptor that becomes readable when the terminal's size changes."""
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    handled = signal.signal(signal.SIGWINCH, lambda _number, _frame: None)
-    try:
-        yield reading
-    finally:
-        signal.signal(signal.SIGWINCH, handled)
-        signal.set_wakeup_fd(woken)
-        os.close(reading)
-        os.close(writing)

@@ -112,6 +112,20 @@ class Connection:
             yield chunks
 
     @contextmanager
+    def events(self, path: str, names: Mapping[str, str], last: str) -> Iterator[Iterator[tuple[str, str, str]]]:
+        """Open a stream of events after the one with the id ``last``: name, id and data of each."""
+        headers = {"Accept-Encoding": "identity"} | ({"Last-Event-ID": last} if last else {})
+        request = self._http.build_request("GET", filled(path, names), headers=headers, timeout=_timeout(_TIMEOUT))
+        response = self._send(request, stream=True)
+        try:
+            self._raise_for_error(response)
+            yield _events(response.iter_lines())
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
+
+    @contextmanager
     def _opened(
         self, path: str, start: int, wait: int = 0, query: Mapping[str, str] | None = None
     ) -> Iterator[tuple[Iterator[bytes], httpx.Headers]]:
@@ -222,6 +236,23 @@ def filled(path: str, names: Mapping[str, str]) -> str:
             noun = _NOUNS.get(parameter, parameter)
             raise RequestFailed(HTTPStatus.NOT_FOUND, "not_found", f'there is no {noun} "{value}"')
     return path.format_map({name: quote(value, safe="").replace(".", "%2E") for name, value in names.items()})
+
+
+def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, id and data of each event of a stream; the id is empty if it has none."""
+    name = number = data = ""
+    for line in lines:
+        field, _, value = line.partition(": ")
+        match field:
+            case "event":
+                name = value
+            case "id":
+                number = value
+            case "data":
+                data = value
+            case "" if name and not line:
+                yield name, number, data
+                name = number = data = ""
 
 
 def _blocks(content: bytes, sent: Callable[[float], None]) -> Iterator[bytes]:

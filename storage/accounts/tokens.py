@@ -45,6 +45,15 @@ _CALLER = Columns.of(Caller, TokenRow, user=USER_COLUMNS, token_id=TokenRow.id, 
 _WITHOUT_LIMITS = TokenLimits()
 
 
+def _callers(*more: peewee.Node) -> peewee.ModelSelect[TokenRow]:
+    """Return the query of callers by their tokens, valid or not."""
+    return (
+        TokenRow.select(*_CALLER.selected, *more)
+        .join(UserRow, on=UserRow.id == TokenRow.user)
+        .join(OrganizationRow, on=OrganizationRow.id == UserRow.personal_organization)
+    )
+
+
 class Tokens:
     """The bearer tokens of users. Safe in any thread."""
 
@@ -55,21 +64,17 @@ class Tokens:
         of_user = TokenRow.user == slot("user_id")
         api_key = TokenRow.kind == TokenKind.API_KEY
         standing = TokenRow.revoked_at.is_null()
+        valid = (
+            standing,
+            UserRow.closed_at.is_null(),
+            TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
+        )
         self._by_hash = Query(
             database,
-            lambda: (
-                TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
-                .join(UserRow, on=UserRow.id == TokenRow.user)
-                .join(OrganizationRow, on=OrganizationRow.id == UserRow.personal_organization)
-                .where(
-                    hashing,
-                    standing,
-                    UserRow.closed_at.is_null(),
-                    TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
-                )
-            ),
+            lambda: _callers(TokenRow.last_used_at.alias("_")).where(hashing, *valid),
             tuple,
         )
+        self._valid = Query(database, lambda: _callers().where(TokenRow.id == slot("id"), *valid), _CALLER)
         tokens = TokenRow.select(*_TOKEN.selected)
         self._by_id = Query(database, lambda: tokens.where(TokenRow.id == slot("id")), _TOKEN)
         self._of_user = Query(database, lambda: tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
@@ -139,6 +144,10 @@ class Tokens:
             with suppress(DatabaseUnavailable), self._database.write_at_once():
                 self._use.run(id=caller.token_id, now=now, before=now - _LAST_USED_INTERVAL)
         return caller
+
+    def caller_of(self, token_id: int) -> Caller | None:
+        """Return the caller that a token belongs to, by its id; None if it is gone, revoked or expired."""
+        return self._valid.one(id=token_id, now=self._database.now())
 
     def of_user(self, user_id: int) -> list[Token]:
         """Return a user's tokens that are not revoked, oldest first."""

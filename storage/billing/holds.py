@@ -95,14 +95,12 @@ class Holds:
         """Hold a lease's VM for ``seconds`` from now, inside the transaction that ends its job."""
         self._begin(lease_id, seconds)
 
-    def begin_fork(
-        self, lease_id: int, job_id: int, seconds: int, opened_by: str, budget_id: int | None = None
-    ) -> None:
+    def begin_fork(self, lease_id: int, job_id: int, seconds: int, opened_by: str, budget_id: int | None = None) -> int:
         """Hold the VM of a fork of a job's disk for ``seconds``, in the transaction that leases it.
 
-        The budget of an API key pays for it, if one is given.
+        Returns the id of the hold. The budget of an API key pays for it, if one is given.
         """
-        self._begin(lease_id, seconds, job_id, opened_by, budget_id)
+        return self._begin(lease_id, seconds, job_id, opened_by, budget_id)
 
     def _begin(
         self,
@@ -111,12 +109,12 @@ class Holds:
         job_id: int | None = None,
         opened_by: str | None = None,
         budget_id: int | None = None,
-    ) -> None:
+    ) -> int:
         organization_id, leased_to, shape = written(self._held.one(id=lease_id))
         if leased_to is not None:
             budget_id = self._budget_of_job.one(id=leased_to)
         now = self._database.now()
-        self._insert.run(
+        return self._insert.insert(
             lease_id=lease_id,
             organization_id=organization_id,
             job_id=leased_to if job_id is None else job_id,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.accounts import OrganizationRow
+from storage.models.accounts import OrganizationRow, TokenRow, UserRow
 from storage.models.billing import LedgerRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
 from storage.records.builds import Render, Rendered
-from storage.records.leases import CacheEntry, Hold, KeptDisk, Lease, Snapshot
+from storage.records.leases import CacheEntry, ForkTerminal, Hold, KeptDisk, Lease, Snapshot
 from storage.records.pipelines import Declaration
 
 
@@ -40,6 +40,17 @@ class HoldRow(Row, table="holds", record=Hold, joined=("vm",)):
     organization = peewee.ForeignKeyField(OrganizationRow)
     job = peewee.ForeignKeyField(JobRow)
     entry = peewee.ForeignKeyField(LedgerRow, null=True)
+
+
+_OF_HOLD = ("uuid", "lease_id", "organization_id", "job_id", "opened_by", "started_at", "until", "finished_at")
+
+
+class TerminalRow(Row, table="terminals", record=ForkTerminal, joined=_OF_HOLD):
+    """A terminal on a fork of a job's disk."""
+
+    hold = peewee.ForeignKeyField(HoldRow, primary_key=True)
+    user = peewee.ForeignKeyField(UserRow)
+    token = peewee.ForeignKeyField(TokenRow, null=True)
 
 
 class KeptDiskRow(Row, table="kept_disks", record=KeptDisk, joined=("bytes",)):

@@ -179,3 +179,26 @@ class Hold:
     amount_cents: int
     opened_by: str | None = None
     budget_id: int | None = None
+
+
+@immutable
+class ForkTerminal:
+    """A terminal on a fork of a job's disk, by the hold of its VM, whose lease has the same ``uuid``.
+
+    It is the user's alone, and ends with the token that opened it. ``before`` is true if the disk is that from before
+    the job's command. It ends at ``until`` at the latest; ``why_ended`` is a sentence, None until somebody knows.
+    """
+
+    hold_id: int
+    uuid: str
+    lease_id: int
+    organization_id: int
+    job_id: int
+    user_id: int
+    token_id: int | None
+    before: bool
+    opened_by: str
+    started_at: datetime
+    until: datetime
+    finished_at: datetime | None
+    why_ended: str | None

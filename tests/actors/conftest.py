@@ -24,6 +24,7 @@ from actors import (
 )
 from actors.cleanup.reaper import Reaper
 from actors.composition import ChildSpec, Composition
+from actors.forks import TerminalSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
@@ -73,6 +74,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         notifications=NotificationSettings(),
         repositories=RepositorySettings(),
         source=SourceSettings(),
+        terminals=TerminalSettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )

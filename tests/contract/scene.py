@@ -49,6 +49,8 @@ class Scene:
             own = {"pipeline": "deployed", "number": "1", "job_id": self.named["gated_job"]}
         if "/environments/" in endpoint.path:
             own = {"name": "staging"}
+        if "{terminal}" in endpoint.path and client is self.member.client:
+            own = {"terminal": self.named["members-terminal"]}
         if endpoint.path.endswith("/start"):
             self._connect_pipeline()
         named = {**self.named, "id": self.id_for(endpoint), **own, **changes.pop("named", {})}
@@ -64,7 +66,7 @@ class Scene:
             else WINDOW
             if "/billing/usage/" in path
             else {"name": "adds"}
-            if path.endswith(("/test-history", "/test-proofs"))
+            if path.endswith("/test-history")
             else {}
         )
         return client.simulate_request(endpoint.method, path, params=params, **changes)

@@ -12,9 +12,7 @@ from pathlib import Path
 from actors.source_hosts import GithubApi, Installations, RepositoryConnector
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import (
-    Build,
     BuildState,
-    Job,
     JobState,
     NewBuild,
     NewCoupon,
@@ -22,12 +20,10 @@ from storage import (
     NewMerge,
     NewPipeline,
     NewPipelineTrigger,
-    NewProof,
     ProvenIdentity,
     Role,
     SignUpPolicy,
     Storage,
-    TestName,
     TriggerState,
 )
 from tests.api.conformity import conformity
@@ -135,13 +131,6 @@ def _at_gate(storage: Storage, organization_id: int) -> str:
     return uuids[0]
 
 
-def _proof(storage: Storage, build: Build, job: Job) -> str:
-    """Keep the disk of a job, and begin a proof of its test; return the id of the proof."""
-    storage.snapshots.add("the disk", job.id, "sandbox")
-    storage.kept_disks.keep("the disk", build)
-    return storage.proofs.add(build, job, NewProof(20, 60, 3600, (TestName("math", "adds"),), "ann")).uuid
-
-
 def _filled(world: World, outside: Outside) -> Scene:
     """Make one of everything in an empty service."""
     storage = world.storage
@@ -205,6 +194,8 @@ def _filled(world: World, outside: Outside) -> Scene:
         "user_id": member.user.uuid,
         "machine": machine,
         "machine-key": machine_key,
+        "terminal": _terminal(owner, f"{build.path}/jobs/{job.uuid}"),
+        "members-terminal": _terminal(member, f"{build.path}/jobs/{job.uuid}"),
         "name": "TOKEN",
         "gated_job": _at_gate(storage, owner.org_id),
         "code": "build_not_found",
@@ -221,7 +212,6 @@ def _filled(world: World, outside: Outside) -> Scene:
         "repos": repository.uuid,
         "plain-repo": plain.uuid,
         "entry": storage.merge_queues.add(repository, NewMerge(branch="queued"), "ann").uuid,
-        "proof": _proof(storage, build.stored, job.stored),
         "delivery_id": storage.deliveries.latest(1)[0].uuid,
         "workspaces": workspace(storage, owner.org_id).account,
         "invite_token": invite["token"],
@@ -234,6 +224,12 @@ def _filled(world: World, outside: Outside) -> Scene:
         if "requestBody" in operation
     }
     return Scene(world, owner, admin, member, outsider, guest, build, named, examples, outside.forge.url, authenticator)
+
+
+def _terminal(account: Account, job: str) -> str:
+    """Open a terminal; return its id."""
+    opened = account.client.simulate_post(f"{job}/terminals", json={})
+    return str(opened.json["id"])
 
 
 def _machine_account(owner: Account) -> tuple[str, str]:

@@ -27,12 +27,12 @@ NOUNS = {
     "service": "service_not_found",
     "user_id": "member_not_found",
     "machine": "machine_account_not_found",
+    "terminal": "terminal_not_found",
     "code": "route_not_found",
     "uuid": "passkey_not_found",
     "delivery": "notification_delivery_not_found",
     "delivery_id": "delivery_not_found",
     "entry": "merge_queue_entry_not_found",
-    "proof": "proof_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",

@@ -9,7 +9,15 @@ from tests.contract.scene import Scene
 
 TABLE = "Rules of many endpoints"
 
-LONG = {"message": 10_000, "description": 10_000, "nonce": 256, "redirect_uri": 2048, "command": 2**16, "patch": 2**20}
+LONG = {
+    "message": 10_000,
+    "description": 10_000,
+    "nonce": 256,
+    "redirect_uri": 2048,
+    "command": 2**16,
+    "patch": 2**20,
+    "data": 21_848,
+}
 LONG_CODES = 4096
 """The limit of codes of identity providers."""
 

@@ -12,23 +12,26 @@ import sys
 import termios
 import time
 
-from tests.e2e.daemon import Daemon
+from tests.e2e.daemon import Client, Daemon
 
 
 class Terminal:
     """The command as a process, and the keyboard and the screen of its terminal."""
 
-    def __init__(self, daemon: Daemon, *arguments: str, command: str = "debug") -> None:
+    def __init__(self, daemon: Daemon, *arguments: str, command: str = "debug", server: Client | None = None) -> None:
+        """Start it on the box, or as somebody with a key elsewhere."""
         self._ours, self.theirs = pty.openpty()
         self.resize(40, 100)
         self.before = termios.tcgetattr(self.theirs)
-        program = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), command, *arguments)
+        place = ("--state-dir", str(daemon.state)) if server is None else ()
+        access = {} if server is None else {"CI_DAEMON_URL": daemon.url, "CI_DAEMON_TOKEN": server.token}
+        program = (sys.executable, "-m", "ci_daemon", *place, command, *arguments)
         self.process = subprocess.Popen(
             ("setsid", "--ctty", "--wait", *program),
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,
-            env={**daemon.environ, "TERM": "xterm"},
+            env={**daemon.environ, "TERM": "xterm", **access},
         )
         self.output = b""
         os.set_blocking(self._ours, False)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .namespaces import Namespaces
 
 
-_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
 _NOT_STARTED = 127
 
@@ -165,25 +165,8 @@ def _become_command(
 ) -> NoReturn:
     """Prepare all that needs no spec, wait for it, and execute the command."""
     try:
-        for group in groups:
-            os.write(group, b"0")
-        job.become_root()
-        unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        os.setsid()
-        for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), output, output)):
-            os.dup2(descriptor, number)
-        os.closerange(3, received)
-        os.closerange(received + 1, os.sysconf("SC_OPEN_MAX"))
-        for kind, soft, hard in limits:
-            resource.setrlimit(kind, (soft, hard))
-        os.umask(0o022)
-        restore_signals()
-        set_title(b"command")
-        set_dumpable(dumpable=True)  # so that it may write this file
-        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-            file.write(b"%d" % _OOM_SCORE)
-        set_dumpable(dumpable=False)
+        null = os.open("/dev/null", os.O_RDONLY)
+        become_program(job, limits, groups, (null, output, output), b"command", received)
         _execute(received)
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
@@ -192,14 +175,53 @@ def _become_command(
         os._exit(_NOT_STARTED)
 
 
+def become_program(
+    job: Namespaces,
+    limits: list[tuple[int, int, int]],
+    groups: list[int],
+    streams: tuple[int, int, int],
+    title: bytes,
+    kept: int = 2,
+) -> None:
+    """Prepare this process, a child of the supervisor, to execute a program of the job. Raises OSError.
+
+    It becomes root of the job's users, below the job's limits, and the leader of a session. Of its descriptors it keeps
+    the ``streams`` as the standard ones, and ``kept``, by default none more.
+    """
+    for group in groups:
+        os.write(group, b"0")
+    job.become_root()
+    unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    os.setsid()
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    for kind, soft, hard in limits:
+        resource.setrlimit(kind, (soft, hard))
+    os.umask(0o022)
+    restore_signals()
+    set_title(title)
+    set_dumpable(dumpable=True)  # so that it may write this file
+    with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"%d" % _OOM_SCORE)
+    set_dumpable(dumpable=False)
+
+
+def limit_processes(most: int) -> None:
+    """Let the program of this process have so many processes and threads, if the job may have as many."""
+    most = min(most, limit_of_job())
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
 def _execute(received: int) -> NoReturn:
     with os.fdopen(received, "rb") as pipe:
         spec: dict[str, Any] = marshal.load(pipe)  # noqa: S302 - from the service itself
-    most = min(spec["processes"], limit_of_job())
-    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    limit_processes(spec["processes"])
     os.chdir(spec["cwd"])
     if spec.get("program"):
         execute(spec["program"], spec["env"])
-    shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
+    shell = next((path for path in SHELLS if os.access(path, os.X_OK)), SHELLS[-1])
     pipefail = ["-o", "pipefail"] if spec.get("pipefail") and shell.endswith("/bash") else []
     os.execve(shell, [shell, *pipefail, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point

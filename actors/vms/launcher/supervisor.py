@@ -15,6 +15,11 @@ service as ``follow N`` does that of the command. When the command has ended, th
 ``told:NAME N`` asks for the first N bytes of a file by which the command tells something, and is answered by ``told``
 with the size of the file and the number of the bytes that follow.
 
+``terminal N`` starts a shell at a terminal, once, and is answered by ``started`` or ``failed``. ``screen N`` follows
+what it prints from a byte on, after a line ``typed M`` with the number of bytes of input that were taken. ``type N`` is
+followed by N bytes: the number of the first byte of input in eight of them, then input; and ``resize N`` by none, where
+N has the columns and the rows. Both are answered by ``typed M``.
+
 Sessions of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's
 process, a word, and a number (``guest/request.sh``).
 """
@@ -37,6 +42,7 @@ from .processes import Processes
 from .roots import REQUESTS, SEND_BYTES, SUPERVISOR
 from .services import Service
 from .shares import limit_of_job
+from .terminal import Terminal, Terminals
 from .told import Told
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -89,7 +95,8 @@ def run(control: int, init: JobInit, door: _socket.socket) -> NoReturn:
         entrance = _Entrance(door, groups, spec["limits"])
         processes = _made(job, spec["limits"], groups)
         beside = _Services(services, job, spec, groups)
-        _Supervisor(requests, service, Output(output), entrance, processes, beside, told).serve()
+        terminals = Terminals(job, spec["limits"], groups)
+        _Supervisor(requests, service, Output(output), entrance, processes, beside, terminals, told).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
@@ -199,9 +206,11 @@ class _Supervisor:
         entrance: _Entrance,
         processes: Processes | OSError,
         services: _Services,
+        terminals: Terminals,
         told: Told,
     ) -> None:
         self._told = told
+        self._terminals = terminals
         self._requests = requests
         self._listener = listener
         self._output = output
@@ -222,6 +231,8 @@ class _Supervisor:
                 self._attend(command, ready)
             if self._services.by_name:
                 self._attend_services(ready)
+            if self._terminals.open is not None:
+                self._attend_terminal(self._terminals.open, ready)
             for number in [each for each in ready if each in self._conversations]:
                 self._converse(self._conversations[number], ready[number])
             if self._listener.fileno() in ready:
@@ -237,6 +248,10 @@ class _Supervisor:
         if command is not None:
             for each in filter(lambda number: number >= 0, (command.readable_pipe, command.end)):
                 poll.register(each, select.POLLIN)
+        if (terminal := self._terminals.open) is not None:
+            taken = all(each.idle for each in self._conversations.values() if each.followed is terminal)
+            for number, events in terminal.polled(reading=taken):
+                poll.register(number, events)
         for number, conversation in self._conversations.items():
             wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
             poll.register(number, wanted)
@@ -267,6 +282,12 @@ class _Supervisor:
         for conversation in list(self._conversations.values()):
             if isinstance(conversation.followed, Service) and conversation.idle:
                 self._copy_to(conversation, conversation.followed)
+
+    def _attend_terminal(self, terminal: Terminal, ready: dict[int, int]) -> None:
+        """Do what is due for the terminal, and pass on what it shows."""
+        terminal.attend(ready)
+        for conversation in [each for each in self._conversations.values() if each.followed is terminal and each.idle]:
+            self._copy_to(conversation, terminal)
 
     def _accept(self) -> None:
         try:
@@ -303,6 +324,10 @@ class _Supervisor:
                 self._services.start(content)
                 self._services.waiting.append(conversation)
                 self._attend_services({})
+            case ((b"terminal" | b"type" | b"resize"), _):
+                self._end(conversation, self._terminals.answer(word, number, content))
+            case b"screen", _ if self._terminals.open is not None:
+                self._show(conversation, self._terminals.open, number)
             case _ if (service := self._services.by_name.get(word.removeprefix(b"follow:").decode())) is not None:
                 conversation.follow(service, number)
                 self._copy_to(conversation, service)
@@ -310,6 +335,12 @@ class _Supervisor:
                 self._end(conversation, b"none\n")
             case _, command:
                 self._answer(conversation, command, word, number)
+
+    def _show(self, conversation: Conversation, terminal: Terminal, number: int) -> None:
+        """Begin to pass on what the terminal shows, from a byte on."""
+        conversation.say(b"typed %d\n" % terminal.typed)
+        conversation.follow(terminal, min(number, terminal.output.size))
+        self._copy_to(conversation, terminal)
 
     def _answer(self, conversation: Conversation, command: Command, word: bytes, number: int) -> None:
         """Answer a request about a command that was started."""
@@ -339,10 +370,10 @@ class _Supervisor:
             self._end(conversation, f"failed {error}\n".encode())
             return None
 
-    def _copy_to(self, conversation: Conversation, followed: Command | Service) -> None:
+    def _copy_to(self, conversation: Conversation, followed: Command | Service | Terminal) -> None:
         try:
             ended = followed.exit_code is not None
-            copied = conversation.copy(followed.output, whole=ended)
+            copied = conversation.copy(followed.output, whole=ended or followed is self._terminals.open)
             if copied and ended and not conversation.finished:
                 result = followed.result
                 conversation.finish(b"result %d\n%s" % (len(result), result))
@@ -401,7 +432,7 @@ _CHUNK = 1 << 20
 _MAX_REQUEST = 16 << 20
 _SHORT_LINE_BYTES = 100
 _TOLD = b"told:"
-_WITH_CONTENT = (b"start", b"services")
+_WITH_CONTENT = (b"start", b"services", b"terminal", b"type")
 """The requests that are followed by as many bytes as their number says."""
 
 
@@ -414,7 +445,7 @@ class Conversation:
         """True if the other end has taken all that there is."""
         self.asked = False
         """True once the request has come."""
-        self.followed: Command | Service | None = None
+        self.followed: Command | Service | Terminal | None = None
         self.finished = False
         """True once the result is on its way."""
         self._received = b""
@@ -441,7 +472,7 @@ class Conversation:
         """Send a short answer, for which a new connection has room."""
         self.socket.send(text)
 
-    def follow(self, followed: Command | Service, offset: int) -> None:
+    def follow(self, followed: Command | Service | Terminal, offset: int) -> None:
         """Begin to copy an output from a byte on."""
         self.followed, self._offset = followed, offset
 

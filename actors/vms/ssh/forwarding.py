@@ -146,6 +146,22 @@ class VmSocket:
         if rest:
             self._received.appendleft(rest)
 
+    def comes(self, seconds: float) -> bool:
+        """Wait for bytes; False if none has come within so many seconds. Raises ConnectionLost at the end."""
+        if self._received:
+            return True
+        try:
+            self._channel.settimeout(seconds)
+            received = self._channel.receive()
+        except TimeoutError:
+            return False
+        except DISCONNECT_ERRORS as error:
+            raise _lost() from error
+        if not received:
+            raise _lost()
+        self._received.extend(map(memoryview, received))
+        return True
+
     def wait_without_limit(self) -> None:
         """Lift the deadline, for an answer that may take as long as it likes."""
         self._deadline = None

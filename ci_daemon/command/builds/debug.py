@@ -12,7 +12,7 @@ from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.exit_codes import ExitCode
 from ci_daemon.command.support.names import BuildName, build_argument
 from ci_daemon.command.support.session import Failure, Session, pass_session
-from ci_daemon.debug import has_terminal
+from ci_daemon.terminal.raw import has_terminal
 from storage import MICRO_CENTS, document_of, timestamp
 
 if TYPE_CHECKING:

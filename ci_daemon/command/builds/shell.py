@@ -12,6 +12,7 @@ from ci_daemon.command.support.body_options import body_option, given
 from ci_daemon.command.support.command_classes import SharedCommand
 from ci_daemon.command.support.names import BuildName
 from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.terminal.raw import has_terminal
 from storage import document_of
 
 if TYPE_CHECKING:
@@ -36,33 +37,44 @@ def shell(session: Session, /, *, job: str, patch: IO[str] | None, **options: ob
     ends with it, so that nothing that is recorded changes. With --command or --patch a command runs, by default that
     of the job, and its exit code is this one's. The job's variables are set, its secrets are not.
 
-    Commands run from anywhere. A shell works on the box alone: `ssh -t HOST sudo ci-daemon shell ...` opens it from
-    elsewhere.
+    A shell at a server goes on after a lost connection, and ends when nobody types for a while.
     """
-    name, step = job_name(job)
+    name, step = _job_name(job)
     changes = None if patch is None else patch.read(_MOST_PATCH_BYTES + 1)
     body = given(options) | ({} if changes is None else {"patch": changes})
     if "command" in body or "patch" in body:
         return _run(session, name, step, body)
-    if session.server() is not None:
-        raise Failure("a shell works on the box alone: give --command, or `ssh -t HOST sudo ci-daemon shell ...`")
-    from ci_daemon.debug import has_terminal  # noqa: PLC0415 - SSH
-
     if not has_terminal():
         raise Failure("a shell needs a terminal: give --command, as in `--command 'cat /etc/os-release'`")
+    before = bool(body.get("before"))
+    if session.server() is not None:
+        return _shell_at_server(session, name, step, before=before)
     with session.priced_door() as door:
-        names, asked = {**name.names, "step": step}, debugging.OpenForkRequest(before=bool(body.get("before")))
+        names, asked = {**name.names, "step": step}, debugging.OpenForkRequest(before=before)
         with closing(door.perform(debugging.open_fork_shell, names, asked).shell) as opened:
             return opened.run(())
+
+
+def _shell_at_server(session: Session, name: BuildName, step: str, *, before: bool) -> int:
+    from ci_daemon.remote.terminal import RemoteTerminal, TerminalEnded  # noqa: PLC0415 - few commands have one
+
+    with (
+        session.connection() as server,
+        closing(RemoteTerminal(server, _names(server, name, step), before=before)) as terminal,
+    ):
+        try:
+            return terminal.run()
+        except TerminalEnded as error:
+            raise Failure(str(error)) from None
 
 
 def _run(session: Session, name: BuildName, step: str, body: dict[str, Any]) -> int:
     if session.server() is None:
         with session.priced_door() as door:
-            done = door.perform(runs.run_on_fork, names_of_job(door, name, step), runs.RunOnForkRequest(**body))
+            done = door.perform(runs.run_on_fork, _names(door, name, step), runs.RunOnForkRequest(**body))
     else:
         with session.connection() as server:
-            done = _run_at(server, names_of_job(server, name, step), body)
+            done = _run_at(server, _names(server, name, step), body)
     session.answer(document_of(done), done.output.removesuffix("\n"))
     if done.timed_out:
         raise Failure("the command was ended: its time was up")
@@ -74,15 +86,14 @@ def _run_at(server: Connection, names: dict[str, str], body: dict[str, Any]) -> 
     return server.perform(runs.run_on_fork, names, body, seconds=patience)
 
 
-def names_of_job(door: Door, name: BuildName, step: str) -> dict[str, str]:
-    """Return the names of a job in the paths of operations. Raises Failure."""
+def _names(door: Door, name: BuildName, step: str) -> dict[str, str]:
     found = next((each for each in door.rows(jobs.list_jobs, name.names) if each.step_key == step), None)
     if found is None:
         raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
     return {**name.names, "job_id": found.uuid}
 
 
-def job_name(text: str) -> tuple[BuildName, str]:
+def _job_name(text: str) -> tuple[BuildName, str]:
     """Return the build and the step in ORG/PIPELINE/NUMBER/STEP. Raises Failure."""
     *build, step = text.split("/", 3)
     if len(build) != len(("ORG", "PIPELINE", "NUMBER")) or not step:

@@ -31,6 +31,7 @@ from ci_daemon.command.support.pipeline_files import (
 )
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images
+from ci_daemon.terminal.raw import has_terminal
 from storage import JobErrorCode
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def run(
     """
     if (shell is not None) + watch + plans > 1:
         raise click.UsageError("give one of --plan, --shell and --watch")
-    if shell is not None and not debugging.has_terminal():
+    if shell is not None and not has_terminal():
         raise Failure("--shell needs a terminal: run this at one")
     if pipeline is not None:
         check_slug(pipeline)

@@ -21,6 +21,7 @@ from tests.state import run_sql
 
 NOUNS = [import_module(f"api.operations.{each.name}") for each in iter_modules(api.operations.__path__)]
 EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.callers.owners}
+FORKING = {"runOnFork", "openTerminal", "getTerminal", "typeInTerminal", "resizeTerminal", "closeTerminal"}
 STARTING = {
     "createBuild",
     "startBuild",
@@ -30,7 +31,6 @@ STARTING = {
     "retryBuild",
     "retryJob",
 }
-FORKING = {"runOnFork", "proveTests", "cancelProof"}
 HAVE = {
     Scope.READ: {Scope.READ},
     Scope.START: {Scope.READ, Scope.START},

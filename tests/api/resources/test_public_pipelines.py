@@ -10,6 +10,7 @@ from falcon import testing
 from storage import BuildState, JobState
 from tests.api.world import Account, World
 
+NO_TERMINAL = "0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"
 READABLE = {
     "listBuilds",
     "getBuild",
@@ -36,7 +37,7 @@ def places(ada: Account) -> dict[str, str]:
     storage = ada.world.storage
     assert storage.jobs.move(job.stored.id, JobState.SCHEDULED, JobState.CANCELED)
     assert storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.CANCELED)
-    ids = dict.fromkeys(("job_id", "id", "delivery", "proof"), job.uuid)
+    ids = dict.fromkeys(("job_id", "id", "delivery"), job.uuid) | {"terminal": NO_TERMINAL}
     return {"org": ada.org, "pipeline": "open", "number": "1", "name": "TOKEN", "service": "db", **ids}
 
 

@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from actors import retry
 from storage import (
-    WHOLE_JOB,
     Annotation,
     AnnotationLevel,
     Build,
@@ -53,7 +52,6 @@ from storage import (
     NewPaymentEvent,
     NewPipeline,
     NewPipelineTrigger,
-    NewProof,
     NewSchedule,
     NotificationKind,
     OriginEvent,
@@ -61,8 +59,6 @@ from storage import (
     PasskeyPurpose,
     PaymentState,
     Pipeline,
-    ProofRun,
-    ProofState,
     ProvenIdentity,
     PullRequestBuild,
     RefundReport,
@@ -78,7 +74,6 @@ from storage import (
     Shape,
     SignUpPolicy,
     Storage,
-    TestName,
     TokenLimits,
     TriggerState,
     VerifiedEvent,
@@ -125,7 +120,6 @@ class Everything:
         self._renders()
         self._retried()
         self._holds()
-        self._proofs()
         self._fork()
         self._cache()
         self._pipelines()
@@ -474,35 +468,17 @@ class Everything:
                 assert self.storage.holds.end(hold.id, reason)
             self.end(build, BuildState.FAILED)
 
-    def _proofs(self) -> None:
-        """Store a proof in each state, with runs that told something and nothing."""
-        build = self.run()
-        for state in ProofState:
-            new = NewProof(
-                2,
-                60,
-                3600,
-                (TestName("unit", "adds"), WHOLE_JOB),
-                "ada@example.org",
-                "true",
-                exit_counts=True,
-                max_cents=7,
-                budget_id=self.budget_id,
-            )
-            proof = self.storage.proofs.add(build, self.job(build), new)
-            self.storage.proofs.record(proof, ProofRun(1, 0, 1500, None), {TestName("unit", "adds"): True})
-            if state is ProofState.FINISHED:
-                self.storage.proofs.record(proof, ProofRun(2, None, 0, "it was lost"), {})
-            elif state is not ProofState.RUNNING:
-                self.storage.proofs.end(proof.id, state, "a reason")
-
     def _fork(self) -> None:
         build = self.run()
         with self.storage.transaction():
             fork = self.storage.leases.reserve_fork(
                 "fork", "sandbox", "debian:12", SHAPE, network=True, organization_id=build.organization_id
             )
-            self.storage.holds.begin_fork(fork.id, self.job(build).id, 60, "ada@example.org", self.budget_id)
+            hold = self.storage.holds.begin_fork(fork.id, self.job(build).id, 60, "ada@example.org", self.budget_id)
+            owner = self.storage.tokens.caller(self.token)
+            assert owner is not None
+            self.storage.terminals.add(hold, owner.user.id, owner.token_id, before=True)
+            self.storage.terminals.note_end(hold, "it was closed")
 
     def _cache(self) -> None:
         storage = self.storage

@@ -72,8 +72,6 @@ ELSEWHERE = {
     "debug": "tests/e2e: it is a shell",
     "mcp": "tests/ci_daemon/remote: it answers a protocol",
     "shell": "tests/e2e/builds/test_forks.py: it makes VMs",
-    "test prove": "tests/e2e/builds/test_proofs.py: it makes VMs",
-    "test cancel": "tests/e2e/builds/test_proofs.py: it makes VMs",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",
     "incus setup": "tests/fleet/test_setup.py: it needs an engine",
@@ -185,7 +183,6 @@ CALLS = """
     build annotations acme/web/1 --level error
     build summaries acme/web/1
     build tests acme/web/1 --outcome failed
-    test proofs acme/web/1
     build coverage acme/web/1
     build coverage acme/web/1 --files
     build logs acme/web/1

@@ -323,7 +323,11 @@ def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath)
     folder = Path(pages.__file__).parent / "static"
     assets = [file for file in folder.iterdir() if file.suffix in {".js", ".css", ".gz"}]
     sizes = [len(file.read_bytes() if file.suffix == ".gz" else gzip.compress(file.read_bytes())) for file in assets]
-    assert sum(sizes) < 120_000
+    assert "terminal" not in page.text
+    assert "xterm" not in page.text
+    own = [size for file, size in zip(assets, sizes, strict=True) if file.name.startswith(("terminal", "xterm"))]
+    assert sum(sizes) - sum(own) < 120_000
+    assert sum(own) < 100_000, "bytes, of the page of a terminal alone"
 
 
 def matrix(cells: int) -> str:
