@@ -2,9 +2,9 @@
 // is typed goes in small requests, each with the number of its first byte, one after the other. So after a lost connection,
 // and a restart of the service, both go on where they were, and nothing is shown or typed twice.
 
+// The stream is asked for first, and xterm.js is loaded meanwhile.
+
 import "./terminal_styles.js";
-import {Terminal} from "./xterm.min.js";
-import {FitAddon} from "./xterm_fit.min.js";
 
 const MOST_WAITING = 1 << 20;
 const PART_BYTES = 12 * 1024;
@@ -31,22 +31,7 @@ function colours() {
   return theme;
 }
 
-// What a program prints may be an attack: it sets no title, reads and writes no clipboard, and opens no link.
-const terminal = new Terminal({
-  cursorBlink: true,
-  fontFamily: getComputedStyle(frame).fontFamily,
-  fontSize: 13,
-  linkHandler: {activate() {}},
-  scrollback: 5000,
-  theme: colours(),
-});
-const fit = new FitAddon();
-terminal.loadAddon(fit);
-terminal.open(frame);
-fit.fit();
-document.addEventListener("theme", () => { terminal.options.theme = colours(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { terminal.options.theme = colours(); });
-
+let terminal = null;
 let over = false;
 
 function say(text) {
@@ -117,10 +102,6 @@ function type(bytes) {
   send();
 }
 
-const encoder = new TextEncoder();
-terminal.onData(text => type(encoder.encode(text)));
-terminal.onBinary(text => type(Uint8Array.from(text, each => each.charCodeAt(0))));
-
 let told = "";
 let telling = null;
 
@@ -135,12 +116,6 @@ async function tellSize() {
   }
 }
 
-terminal.onResize(() => {
-  clearTimeout(telling);
-  telling = setTimeout(tellSize, RESIZE_MS);
-});
-new ResizeObserver(() => fit.fit()).observe(frame);
-
 // As in events.js, a tab that is not seen holds no stream: a browser has few connections for all of its tabs.
 let stream = null;
 let last = "";
@@ -150,7 +125,8 @@ const bytesOf = text => Uint8Array.from(atob(text), each => each.charCodeAt(0));
 function look() {
   if (over || stream || document.hidden) return;
   const own = stream = new EventSource(`${here}/output?last_event_id=${last}`);
-  const on = (name, act) => own.addEventListener(name, event => {
+  const on = (name, act) => own.addEventListener(name, async event => {
+    await ready;
     if (own !== stream) return;
     if (event.lastEventId) last = event.lastEventId;
     act(event.data);
@@ -184,6 +160,35 @@ function drop() {
   stream = null;
 }
 
+// What a program prints may be an attack: it sets no title, reads and writes no clipboard, and opens no link.
+async function show() {
+  const [{Terminal}, {FitAddon}] = await Promise.all([import("./xterm.min.js"), import("./xterm_fit.min.js")]);
+  terminal = new Terminal({
+    cursorBlink: true,
+    fontFamily: getComputedStyle(frame).fontFamily,
+    fontSize: 13,
+    linkHandler: {activate() {}},
+    scrollback: 5000,
+    theme: colours(),
+  });
+  const fit = new FitAddon(), encoder = new TextEncoder();
+  terminal.loadAddon(fit);
+  terminal.open(frame);
+  fit.fit();
+  terminal.onData(text => type(encoder.encode(text)));
+  terminal.onBinary(text => type(Uint8Array.from(text, each => each.charCodeAt(0))));
+  terminal.onResize(() => {
+    clearTimeout(telling);
+    telling = setTimeout(tellSize, RESIZE_MS);
+  });
+  new ResizeObserver(() => fit.fit()).observe(frame);
+  const paint = () => { terminal.options.theme = colours(); };
+  document.addEventListener("theme", paint);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  terminal.focus();
+}
+
+let ready = null;
 document.addEventListener("visibilitychange", () => document.hidden ? drop() : look());
 look();
-terminal.focus();
+ready = show();

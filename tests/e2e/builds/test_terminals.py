@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import termios
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from tests.e2e.pipelines import Graph, one
 from tests.e2e.terminal import Terminal
 from tests.e2e.terminals import ApiTerminal
 from tests.ports import reserved_port
+from tests.state import run_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,3 +174,23 @@ def test_a_flood_of_output_neither_fills_nor_blocks_the_service(daemon: Daemon, 
     terminal.type("echo $((6*7))\r")
     terminal.shows("42\r\n", since=since)
     assert len(terminal.shown) - since < 16 << 20
+
+
+def test_a_terminal_ends_when_nobody_types(daemon: Daemon, pipeline: Pipeline, client: Client):
+    """Each key gives it the whole time again; without any it ends."""
+    build = pipeline.build(one("exit 3"))
+    build.finish()
+    terminal = ApiTerminal.opened(client, job_of(build, "only"))
+    terminal.shows("# ")
+    soon = "strftime('%s', 'now') * 1000000"
+    run_sql(daemon.state, f"UPDATE holds SET until = {soon} + 3000000 WHERE finished_at IS NULL")
+    terminal.type("echo $((6*7))\r")
+    terminal.shows("42\r\n")
+    left = datetime.fromisoformat(client.get(terminal.path)["until"]) - datetime.now(UTC)
+    assert timedelta(minutes=29) < left <= timedelta(minutes=30)
+    run_sql(daemon.state, f"UPDATE holds SET until = {soon} WHERE finished_at IS NULL")
+    assert "nobody has typed" in terminal.ends("end", seconds=10)["why"]
+    late = client.request("POST", f"{terminal.path}/input", json={"at": 0, "data": "bHM="})
+    assert late.json()["error"]["code"] == "terminal_ended"
+    daemon.wait_until_idle()
+    assert daemon.vms() == []
