@@ -204,6 +204,14 @@ SecretValue = Annotated[
 ]
 """The value of a secret; the storage checks it."""
 
+RegistryUsername = Annotated[RequiredText, Field(examples=["ci"])]
+"""The username of a login at a registry."""
+
+RegistryPassword = Annotated[
+    str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_SECRET_BYTES, "examples": ["dckr_pat_x7Qm2"]})
+]
+"""The password of a login at a registry; the storage checks it."""
+
 SecretSource = Annotated[Annotated[dict[str, str], Field(max_length=10)] | None, Field(examples=[None])]
 """The place that the value of a secret is fetched from; the storage checks it."""
 

@@ -224,6 +224,14 @@ class SecretNotFound(StorageError):
         )
 
 
+class RegistryLoginInvalid(StorageError):
+    """A login at a registry is malformed; the message says which part."""
+
+
+class RegistryLoginMissing(StorageError):
+    """A job names a registry at which its organization has no login; the message says what to do."""
+
+
 class SecretNotAllowed(StorageError):
     """A job names a secret that is not for it; ``why`` says which limit it fails."""
 

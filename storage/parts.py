@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from storage.pipelines.job_secrets import JobSecrets
     from storage.pipelines.pipeline_triggers import PipelineTriggers
     from storage.pipelines.pipelines import Pipelines
+    from storage.pipelines.registry_logins import RegistryLogins
     from storage.pipelines.schedules import Schedules
     from storage.pipelines.secrets import Secrets
     from storage.pipelines.standings import Standings

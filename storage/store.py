@@ -115,6 +115,7 @@ class Storage:
     pipeline_triggers = _part(lambda self: parts.PipelineTriggers(self._database))
     schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
+    registry_logins = _part(lambda self: parts.RegistryLogins(self._database, self.vault))
     job_secrets = _part(lambda self: parts.JobSecrets(self._database, self.vault, self.secrets))
     generated = _part(lambda self: parts.GeneratedJobs(self._database, self._job_inserter))
     issuer_keys = _part(lambda self: parts.IssuerKeys(self._database, self.vault))

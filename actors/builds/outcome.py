@@ -11,7 +11,16 @@ from actors.builds.attempt.log import LogNotKept
 from actors.builds.attempt.shared_workspaces import WorkspaceMissing
 from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.states import JobEvent
-from storage import JobErrorCode, JobState, Outcome, SecretNotAllowed, SecretNotFound, SecretUnavailable, immutable
+from storage import (
+    JobErrorCode,
+    JobState,
+    Outcome,
+    RegistryLoginMissing,
+    SecretNotAllowed,
+    SecretNotFound,
+    SecretUnavailable,
+    immutable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,6 +159,7 @@ def timeout_on_record(job: Job) -> JobFailure | None:
 
 _SECRET_CODES = {
     SecretNotFound: JobErrorCode.SECRET_NOT_FOUND,
+    RegistryLoginMissing: JobErrorCode.SECRET_NOT_FOUND,
     SecretNotAllowed: JobErrorCode.SECRET_NOT_ALLOWED,
     SecretUnavailable: JobErrorCode.SECRET_UNAVAILABLE,
 }
@@ -166,7 +176,7 @@ def failure_of(error: Exception) -> JobFailure:
             return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
         case FilesMissing() | vms.FilesNotLaid():
             return JobFailure(JobErrorCode.FILES_MISSING, str(error))
-        case SecretNotFound() | SecretNotAllowed() | SecretUnavailable():
+        case SecretNotFound() | RegistryLoginMissing() | SecretNotAllowed() | SecretUnavailable():
             return JobFailure(_SECRET_CODES[type(error)], str(error))
         case EnvironmentTooLarge():
             return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))

@@ -275,10 +275,14 @@ class Reaper:
 
     def _images_of_leases(self) -> set[str]:
         """Return the images that VMs and their jobs' services have started from, or are about to."""
-        live = self._storage.leases.live()
+        live, usable = self._storage.leases.live(), self._storage.registry_logins.usable
         jobs = [self._storage.jobs.get(lease.job_id) for lease in live if lease.job_id is not None]
-        services = [service for job in jobs if job is not None for service in job.all_services.values()]
-        of_services = {self._images.resolve(service.image) for service in services}
+        of_services = {
+            self._images.resolve(service.image, partial(usable, job.organization_id, job.build_id))
+            for job in jobs
+            if job is not None
+            for service in job.all_services.values()
+        }
         return {lease.image for lease in live if lease.image is not None} | of_services
 
     def _remove_image_copies(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import ImageFailed, ImagePullerMessage, ImagesAwaited, PollStorage, Reschedule
 from actors.supervision import Supervised
-from actors.vms import InsufficientDisk, VmError
+from actors.vms import ImageNotFound, InsufficientDisk, VmError, login_of, public_name
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actors.log_watchers import LogWatchers
     from actors.parts import VmParts
     from actors.vms import Images
-    from storage import AwaitingJob, Clock, Storage
+    from storage import AwaitingJob, Clock, RegistryAccount, Storage
 
 
 _FIRST_PAUSE = 2.0
@@ -53,6 +53,7 @@ class ImagePull:
         watchers: LogWatchers,
     ) -> None:
         self._image = image
+        self._name = public_name(image)
         self._storage = storage
         self._images = images
         self._clock = clock
@@ -77,12 +78,17 @@ class ImagePull:
 
     def run(self) -> None:
         """Pull the image. Raises VmError, whose message says what to do, and NotAwaited after `end`."""
-        fetch = partial(
-            self._images.fetch, self._image, keep_free=self._keep_free, progress=self._report, check=self._check
-        )
-        self._report(f'the image "{self._image}" is not on this host yet: it is pulled first')
+        self._report(f'the image "{self._name}" is not on this host yet: it is pulled first')
         self._check()
         try:
+            fetch = partial(
+                self._images.fetch,
+                self._image,
+                keep_free=self._keep_free,
+                progress=self._report,
+                check=self._check,
+                login=self._login(),
+            )
             try:
                 fetch()
             except InsufficientDisk as error:
@@ -91,7 +97,15 @@ class ImagePull:
         except VmError as error:
             self._log_to(str(error), self._jobs())
             raise
-        self._log_to(f'the image "{self._image}" is here', self._jobs())
+        self._log_to(f'the image "{self._name}" is here', self._jobs())
+
+    def _login(self) -> RegistryAccount | None:
+        """Return the login of an image that is pulled with one. Raises ImageNotFound if it was removed."""
+        uuid = login_of(self._image)
+        account = None if uuid is None else self._storage.registry_logins.opened(uuid)
+        if uuid is not None and account is None:
+            raise ImageNotFound(f"{self._name} was not pulled: the organization's login at its registry was removed")
+        return account
 
     def _report(self, line: str) -> None:
         self._line = "".join(filter(str.isprintable, line))[:_MAX_LINE]
@@ -107,7 +121,7 @@ class ImagePull:
             self._log_to(self._line, self._jobs())
         elif self._has_new_jobs.is_set():
             self._has_new_jobs.clear()
-            line = f'the image "{self._image}" is being pulled already: {self._line}'
+            line = f'the image "{self._name}" is being pulled already: {self._line}'
             self._log_to(line, [job for job in self._jobs() if job.job_id not in self._informed])
 
     def _jobs(self) -> list[AwaitingJob]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import QueueTimedOut
+from actors.vms import public_name
 from storage import JobState, immutable, why_no_files
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class PendingReasons:
 
 def awaits_image(image: str, progress: str | None = None) -> str:
     """Return the reason of a job that waits for its image, with the progress of the pull."""
-    return f'waiting for the image "{image}"{f": {progress}" if progress else ""}'
+    return f'waiting for the image "{public_name(image)}"{f": {progress}" if progress else ""}'
 
 
 def awaits_lock(job: Job) -> str:

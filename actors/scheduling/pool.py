@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import (
@@ -33,6 +34,7 @@ from actors.scheduling.scheduler import (
     schedule_next,
 )
 from actors.supervision import Supervised
+from actors.vms import private_name, registry_of
 from storage import JobState, Lease, QueuedJob
 
 if TYPE_CHECKING:
@@ -205,7 +207,13 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if not (named := queue.images()):
             return
         for name, image in self._images.missing(named).items():
-            if queue.await_image(name, image):
+            host = registry_of(image) or ""
+            awaited = queue.await_image(name, image, host)
+            for organization_id, login in self._storage.registry_logins.at(host):
+                private = private_name(login, image)
+                if not self._images.has(private):
+                    awaited |= queue.await_image(name, private, host, organization_id)
+            if awaited:
                 self._image_puller.post(ImagesAwaited())
 
     def _grant(self) -> Waiting:
@@ -232,11 +240,13 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if self._cache.take_hit(job.job_id):  # another build has stored the result meanwhile
             self._root.post(CacheHit(job.build_id, job.job_id))
             return
-        image = self._images.resolve(job.image)
+        logins = partial(self._storage.registry_logins.usable, job.organization_id, job.build_id)
+        image = self._images.resolve(job.image, logins)
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
             return
-        if missing := list(self._images.missing(self._storage.queue.images_of_services(job.job_id)).values()):
+        of_services = self._storage.queue.images_of_services(job.job_id)
+        if missing := list(self._images.missing(of_services, logins).values()):
             self._storage.queue.await_image_of_service(job.job_id, missing[0])  # then the next one
             self._image_puller.post(ImagesAwaited())
             return

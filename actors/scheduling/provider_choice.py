@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.vms import public_name
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class ProviderRules:
         That of forks comes before the image's, because a fork's build names its images itself.
         """
         of_fork = self.fork if from_fork else None
-        return of_fork or self.images.get(image) or organization or self.host
+        return of_fork or self.images.get(public_name(image)) or organization or self.host
 
 
 class ProviderChoice:

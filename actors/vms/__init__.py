@@ -58,7 +58,17 @@ if TYPE_CHECKING:
         lay_files,
         update_workspace,
     )
-    from actors.vms.images import ImageError, Images, ImageStore, InsufficientDisk
+    from actors.vms.images import (
+        ImageError,
+        Images,
+        ImageStore,
+        InsufficientDisk,
+        login_of,
+        private_name,
+        public_name,
+        registry_of,
+    )
+    from actors.vms.images.registry_login import authorization_of
     from actors.vms.incus import IncusProvider
     from actors.vms.incus.fleet import known_size
     from actors.vms.launcher.containers import CONTAINER_VARIABLES

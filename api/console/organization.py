@@ -13,7 +13,7 @@ from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to, shows
 from api.console.pages import whole_number
 from api.errors.catalog import ApiError
-from api.operations import billing, caches, invites, machine_accounts, members, payments, secrets
+from api.operations import billing, caches, invites, machine_accounts, members, payments, registry_logins, secrets
 from api.operations.api_tokens import ApiToken
 from api.operations.audit import AuditEntry
 from api.operations.invites import INVITABLE
@@ -67,6 +67,7 @@ class OrganizationSettingsPage(Page):
             ],
             invites=storage.invites.pending(organization.id),
             secrets=storage.secrets.names(SecretScope(organization.id)),
+            logins=storage.registry_logins.of_organization(organization.id),
             roles=list(Role),
             invitable=INVITABLE,
             form_token=self._site.form_token(req),
@@ -251,6 +252,11 @@ def add_organization_pages(
     form = OperationForm(site, secrets.limit_organization_secret, back, document, in_path=("name",))
     routes.add_page("/{org}/secrets/limits", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))
+    login = given(registry_logins.SetRegistryLoginRequest)
+    form = OperationForm(site, registry_logins.set_registry_login, back, login, in_path=("host",))
+    routes.add_page("/{org}/registry-logins", form)
+    form = OperationForm(site, registry_logins.delete_registry_login, back)
+    routes.add_page("/{org}/registry-logins/{host}/delete", form)
 
     routes.add_page("/{org}/audit", AuditPage(site))
     routes.add_page("/{org}/caches", CachesPage(site))

@@ -359,6 +359,10 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "delivery_id": ("Id of the delivery.", UUID_SCHEMA),
         "build_id": ("UUID of the build.", UUID_SCHEMA),
         "user_id": ("Id of the user.", UUID_SCHEMA),
+        "host": (
+            "Host of a registry, and perhaps its port.",
+            {"type": "string", "maxLength": 255, "examples": ["registry.example.com"]},
+        ),
         "machine": ("Name of the machine account.", {**_SLUG, "examples": ["deploy-bot"]}),
         "id": ("Id of the record.", UUID_SCHEMA),
         "installations/id": ("Number of the installation at GitHub.", {"type": "integer", "examples": [4711]}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from datetime import datetime  # noqa: TC003 - a command reads the annotations
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from actors.vms.images import Reference, is_name
@@ -110,8 +111,10 @@ def users_of_images(storage: Storage, images: Images, *, cached: bool = True) ->
     for lease in storage.leases.live():
         users[lease.image].append(f"lease {lease.uuid}")
         job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
-        for service in () if job is None else job.all_services.values():
-            users[images.resolve(service.image)].append(f"lease {lease.uuid}")
+        if job is not None:
+            logins = partial(storage.registry_logins.usable, job.organization_id, job.build_id)
+            for service in job.all_services.values():
+                users[images.resolve(service.image, logins)].append(f"lease {lease.uuid}")
     entries = {entry.snapshot: entry.image for entry in storage.cache.entries()}
     for snapshot in storage.snapshots.all():
         left = storage.leases.of_job(snapshot.job_id)

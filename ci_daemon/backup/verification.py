@@ -112,7 +112,7 @@ def verify_contents(manifest: Manifest, folder: Path, *, sealed: bool = True) ->
     check_database(folder / DATABASE)
     storage = Storage.open(folder, SystemClock())
     try:
-        secrets = storage.secrets.open_all() if sealed else None
+        secrets = storage.secrets.open_all() + storage.registry_logins.open_all() if sealed else None
         unfinished = storage.builds.unfinished()
         if sealed:
             for build in unfinished:

@@ -9,10 +9,11 @@ import peewee
 
 from storage.data_classes import immutable
 from storage.database.clock import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, first, slot
+from storage.database.statements import Columns, Query, SqlValue, Write, first, slot
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, EdgeRow, JobRow
 from storage.models.leases import LeaseRow
+from storage.models.pipelines import RegistryLoginRow
 from storage.records.jobs import AwaitingJob, EdgeKind, JobState, QueuedJob, Shape
 from storage.records.leases import PastUse
 
@@ -147,12 +148,15 @@ class Queue:
             ),
             _text,
         )
-        self._await = Write(
-            database,
-            lambda: JobRow.update({JobRow.awaited_image: slot("awaited")}).where(
-                waits, JobRow.image == slot("image"), ~peewee.fn.EXISTS(_PARENT)
-            ),
+        of_image = waits & (JobRow.image == slot("image")) & ~peewee.fn.EXISTS(_PARENT)
+        trusted = BuildRow.select(BuildRow.id).where(BuildRow.id == JobRow.build, BuildRow.untrusted_origin.is_null())
+        logins = RegistryLoginRow.select(RegistryLoginRow.id).where(
+            RegistryLoginRow.organization == JobRow.organization, RegistryLoginRow.host == slot("host")
         )
+        has_login = peewee.fn.EXISTS(trusted) & peewee.fn.EXISTS(logins)
+        awaiting_image = JobRow.update({JobRow.awaited_image: slot("awaited")})
+        self._await = Write(database, lambda: awaiting_image.where(of_image, ~has_login))
+        self._await_by_login = Write(database, lambda: awaiting_image.where(of_image, has_login, of_organization))
         has_services = JobRow.services != "{}"
         self._services = Query(
             database,
@@ -242,13 +246,22 @@ class Queue:
             found.append(image)
         return found[1:]
 
-    def await_image(self, image: str, awaited: str) -> bool:
+    def await_image(self, image: str, awaited: str, host: str = "", organization_id: int | None = None) -> bool:
         """Take the jobs that start from an image out of the queue until the image ``awaited`` exists.
 
+        These are those without a login at the registry ``host``, or those of the organization that may use its own.
         Returns False if there are none.
         """
         with self._database.write():
-            return self._await.run(image=image, awaited=awaited) > 0
+            if organization_id is None:
+                return self._await.run(image=image, awaited=awaited, host=host) > 0
+            terms: dict[str, SqlValue] = {
+                "image": image,
+                "awaited": awaited,
+                "host": host,
+                "organization_id": organization_id,
+            }
+            return self._await_by_login.run(**terms) > 0
 
     def images_of_services(self, job_id: int) -> list[str]:
         """Return the images that the services of a job name."""

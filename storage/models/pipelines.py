@@ -7,7 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow, UserRow
 from storage.models.fields import InstantField
 from storage.models.row import Row
-from storage.records.pipelines import Pipeline, PipelineTrigger, Schedule, Secret
+from storage.records.pipelines import Pipeline, PipelineTrigger, RegistryLogin, Schedule, Secret
 
 
 class PipelineRow(Row, table="pipelines", record=Pipeline):
@@ -44,3 +44,11 @@ class SecretRow(Row, table="secrets", record=Secret):
     organization = peewee.ForeignKeyField(OrganizationRow)
     pipeline = peewee.ForeignKeyField(PipelineRow, null=True)
     value = peewee.BlobField()
+
+
+class RegistryLoginRow(Row, table="registry_logins", record=RegistryLogin):
+    """A login of an organization at a registry; ``password`` is sealed."""
+
+    uuid = peewee.TextField()
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    password = peewee.BlobField()

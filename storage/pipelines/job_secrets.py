@@ -208,7 +208,7 @@ class JobSecrets:
 
 
 def _has_any(job: Job) -> bool:
-    return bool(job.secrets) or job.identity_audience is not None
+    return bool(job.secrets or job.registries) or job.identity_audience is not None
 
 
 def _scopes(build: Build) -> tuple[SecretScope, SecretScope]:

@@ -197,6 +197,9 @@ class NewJob(Step):
     identity_audience: str | None = None
     """The service for which it gets an identity token; None if it gets none."""
 
+    registries: tuple[str, ...] = ()
+    """The registries whose logins of the organization it gets."""
+
 
 @immutable
 class Job(Step):
@@ -246,6 +249,7 @@ class Job(Step):
     generates: str | None = None
     generated_by: str | None = None
     identity_audience: str | None = None
+    registries: tuple[str, ...] = ()
     image_digest: str | None = None
 
     @property

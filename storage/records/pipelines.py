@@ -310,6 +310,25 @@ class SecretScope:
     pipeline_id: int | None = None
 
 
+@immutable
+class RegistryLogin:
+    """The login of an organization at a registry of images, without its password."""
+
+    host: str = example("registry.example.com")
+    username: str = example("ci")
+    created_at: datetime
+    updated_at: datetime
+
+
+@immutable
+class RegistryAccount:
+    """A username and a password at a registry."""
+
+    host: str
+    username: str
+    password: str = field(repr=False)
+
+
 MAX_SECRET_BYTES = 64 * 2**10
 """The most bytes of a secret's value, in UTF-8."""
 

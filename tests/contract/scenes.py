@@ -183,6 +183,8 @@ def _filled(world: World, outside: Outside) -> Scene:
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
     machine, machine_key = _machine_account(owner)
+    login = {"username": "ci", "password": "nobody-reads"}
+    owner.client.simulate_put(f"{owner.path}/registry-logins/registry.example.com", json=login)
     authenticator = with_passkey(owner)
     named = {
         "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
@@ -197,6 +199,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "terminal": _terminal(owner, f"{build.path}/jobs/{job.uuid}"),
         "members-terminal": _terminal(member, f"{build.path}/jobs/{job.uuid}"),
         "name": "TOKEN",
+        "host": "registry.example.com",
         "gated_job": _at_gate(storage, owner.org_id),
         "code": "build_not_found",
         "none": "",

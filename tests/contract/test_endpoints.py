@@ -51,7 +51,7 @@ NEEDS_NONE = {
     "GET /api/v0/organizations/{org}/github/installations/{id}/repos",
 }
 """Endpoints for which an unknown number is one of nothing, as for clients of the reference's service."""
-NAMED_BY_CALLERS = {"name", "provider"}
+NAMED_BY_CALLERS = {"host", "name", "provider"}
 ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from actors.builds.attempt.environment import declared_environment
@@ -19,7 +19,7 @@ from actors.vms import ImageNotFound, ProviderAway, SnapshotNotFound
 from storage import NewCacheEntry, SealBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.parts import VmParts
     from actors.vms import Images
@@ -86,8 +86,11 @@ class CacheNames:
         }
         if shared_with := self._storage.job_secrets.shared_with(build):
             ingredients["limited_secrets"] = shared_with
+        if job.registries:
+            ingredients["registries"] = sorted(job.registries)
         if job.services:
-            ingredients["services"] = {name: self._of_service(each) for name, each in job.all_services.items()}
+            logins = partial(self._storage.registry_logins.usable, build.organization_id, build.id)
+            ingredients["services"] = {name: self._of_service(each, logins) for name, each in job.all_services.items()}
         if job.files or job.files_of:
             try:
                 taken = taken_artifacts(self._storage, build, job)
@@ -103,9 +106,9 @@ class CacheNames:
         text = json.dumps(ingredients, sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _of_service(self, service: Service) -> dict[str, object]:
+    def _of_service(self, service: Service, logins: Callable[[], Mapping[str, str]]) -> dict[str, object]:
         """Return the parts of a service that affect the command. Raises ImageNotFound."""
-        image = self._images.identity(self._images.resolve(service.image))
+        image = self._images.identity(self._images.resolve(service.image, logins))
         return {"image": image, "env": dict(service.env), "command": service.command, "files": dict(service.files)}
 
     def _below(self, job: Job, image: str) -> str | None:
@@ -187,7 +190,8 @@ class DiskCache:
 
     def _name(self, build: Build, job: Job) -> str | None:
         """Return the name of the disk that a scheduled job would leave, None if it is unknown."""
-        image = self._images.resolve(job.image)
+        logins = partial(self._storage.registry_logins.usable, build.organization_id, build.id)
+        image = self._images.resolve(job.image, logins)
         provider = self._choice.of_job(job.id, build.id, image)
         of_jobs = self._live_settings.now.jobs.env
         try:

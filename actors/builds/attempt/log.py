@@ -176,6 +176,8 @@ def opening_notices(assignment: Assignment, member: str | None, images: Images, 
     if assignment.build.untrusted and job.secrets:
         names = ", ".join(job.secrets)
         lines.append(f"this build is of a pull request from a fork, so it runs without its secrets: {names}")
+    if assignment.build.untrusted and job.registries:
+        lines.append("this build is of a pull request from a fork, so it runs without logins at registries")
     if assignment.build.untrusted and job.identity_audience is not None:
         lines.append("this build is of a pull request from a fork, so it runs without an identity token")
     if assignment.parent is None and _is_new_substitute(job, used, images, storage):

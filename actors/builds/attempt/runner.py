@@ -30,7 +30,7 @@ from storage import Annotation, JobOutputs, JobSummary, Masker, error_reason, im
 from storage.files import Bounds, WorkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from actors.builds.attempt.artifacts import Collected
     from actors.builds.attempt.assignment import Assignment
@@ -196,7 +196,8 @@ class AttemptRunner:
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
-        secrets = self._storage.job_secrets.resolve(self._build, self._job, self._own_secrets)
+        hidden = self._storage.job_secrets.resolve(self._build, self._job, self._own_secrets)
+        secrets, lay_logins = self._logins(hidden)
         image = self._lease.image
         of_jobs = self._settings.jobs.env
         of_needed, disputed = told.variables_of(self._storage.told.outputs_given_to(self._job.id))
@@ -210,13 +211,14 @@ class AttemptRunner:
             of_build=self._storage.builds.env(self._build.id),
             secrets=secrets,
         )
-        self.log.hide(secrets.values())  # at most as many as an environment takes
+        self.log.hide(hidden.values())  # at most as many as an environment takes
         laid = [*disputed, *self._populate_workspace(connection)]
         self._connection.check()
         self._open_log(laid)
-        for name in sorted(name for name, value in secrets.items() if not Masker.can_hide(value)):
+        for name in sorted(name for name, value in hidden.items() if not Masker.can_hide(value)):
             self.log.notice(f"the secret {name} is too short to be masked: set a longer one")
         self._services.start(connection, secrets)
+        lay_logins(connection)
         self._last_use = DiskUse(written=0, free=self._free())
         limit, settings, share = self._limit(), self._settings.jobs, self.log.share_of_output
         end = share.tail + share.margin
@@ -248,12 +250,25 @@ class AttemptRunner:
             raise vms.ImageNotFound(message)
         return argv
 
-    def _own_secrets(self, sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-        """Return the identity token of the attempt by its variable, if it gets one, and fetched secrets.
+    def _logins(self, secrets: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[[vms.Connection], None]]:
+        """Return those secrets that are variables, and what lays the others, the logins, into the VM."""
+        if not self._job.registries:
+            return secrets, lambda _connection: None
+        from actors.builds.attempt import registry_logins  # noqa: PLC0415 - as below
 
-        Raises SecretUnavailable.
+        return registry_logins.variables_in(secrets), partial(registry_logins.lay_logins, secrets=secrets)
+
+    def _own_secrets(self, sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        """Return the identity token of the attempt by its variable, its logins and fetched secrets.
+
+        Raises SecretUnavailable and RegistryLoginMissing.
         """
         found: dict[str, str] = {}
+        if self._job.registries:
+            from actors.builds.attempt import registry_logins  # noqa: PLC0415 - few jobs have logins
+
+            accounts = self._storage.registry_logins.for_build(self._build, self._job.registries)
+            found = registry_logins.as_secrets(accounts)
         if identity.is_identified(self._build, self._job):
             found[identity.TOKEN_VARIABLE] = self._token(self._job)
         if not sources:

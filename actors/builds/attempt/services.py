@@ -72,13 +72,23 @@ class JobServices:
         """
         found = {}
         for name, service in self._services.items():
-            image = found[name] = self._images.resolve(service.image)
+            image = found[name] = self._resolved(service)
             if not self._images.use(image):
                 self._log.notice(
-                    f'the image "{image}" of the service {name} is not on this host yet: it is pulled first'
+                    f'the image "{vms.public_name(image)}" of the service {name} is not on this host yet: it is pulled'
+                    " first"
                 )
-                self._images.fetch(image, keep_free=keep_free, progress=_ignore, check=self._connection.check)
+                login = vms.login_of(image)
+                account = None if login is None else self._storage.registry_logins.opened(login)
+                self._images.fetch(
+                    image, keep_free=keep_free, progress=_ignore, check=self._connection.check, login=account
+                )
         return found
+
+    def _resolved(self, service: Service) -> str:
+        """Return the image of a service in the store."""
+        usable, build = self._storage.registry_logins.usable, self._build
+        return self._images.resolve(service.image, lambda: usable(build.organization_id, build.id))
 
     def start(self, connection: vms.Connection, secrets: Mapping[str, str]) -> None:
         """Start the services and return when all are ready; ``secrets`` are those of the job.
@@ -133,7 +143,7 @@ class JobServices:
         return self._storage.logs.service_writer(build.uuid, job.uuid, name, job.attempt, self._log.masker)
 
     def _spec(self, name: str, service: Service, secrets: Mapping[str, str]) -> vms.ServiceSpec:
-        image = self._images.resolve(service.image)
+        image = self._resolved(service)
         program, share = self._images.program(image), self._log.share_of_output
         argv = (*program.entry_point, *(program.command if service.command is None else service.command))
         if not argv:

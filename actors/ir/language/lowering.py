@@ -235,6 +235,7 @@ class _Planned:
             matrix=self.cell.values,
             lock=None if job.concurrency is None else job.concurrency.group,
             identity_audience=None if job.identity is None else job.identity.audience,
+            registries=tuple(dict.fromkeys(job.registries or ())),
             environment=None if job.gate is None else job.gate.environment,
             lock_limit=1 if job.concurrency is None else job.concurrency.limit or 1,
             files=dict(job.files or {}),

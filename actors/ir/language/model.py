@@ -33,6 +33,7 @@ from actors.ir.language.scalars import (
     Path,
     Paths,
     Plain,
+    Registry,
     Script,
     Size,
     Slug,
@@ -64,6 +65,7 @@ _MAX_RETRIES = 10
 _MOST_KEPT = 10
 _MOST_SERVICES = 8
 _MOST_SOURCES = 20
+_MOST_REGISTRIES = 20
 _MOST_FOLDERS = 16
 _LAST_PORT = 65_535
 _MOST_EXCLUDED = 100
@@ -142,6 +144,9 @@ def _input_name(value: object) -> str:
 
 
 InputName = Annotated[str, Spelling(_input_name, ({"type": "string", "pattern": f"^{_INPUT.pattern}$"},), alone=True)]
+Registries = Annotated[
+    list[Registry], Field(min_length=1, max_length=_MOST_REGISTRIES), Spelling(one_or_many, ({"type": "string"},))
+]
 Kind = Annotated[bool, Spelling(_kind, (_BOOLEAN,), alone=True)]
 Choices = Annotated[
     list[Line], Field(min_length=1, max_length=_MOST_CHOICES), Spelling(one_or_many, ({"type": "string"},))
@@ -521,6 +526,10 @@ class Job(Common):
     )
     concurrency: Lock | None = Field(None, description="A lock that the job needs while it runs.")
     gate: Gate | None = Field(None, description="A gate before the job, which people of its environment open.")
+    registries: Registries | None = Field(
+        None,
+        description="Registries whose logins of the organization a job with `containers` gets, by host.",
+    )
     identity: Identity | None = Field(None, description="A token by which other services know the job.")
     matrix: Matrix | None = Field(None, description="Axes and their values: the job runs once for each combination.")
     cache: Annotated[Cache | None, Spelling(_empty_if_true, (_BOOLEAN,))] = Field(

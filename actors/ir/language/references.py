@@ -26,7 +26,7 @@ _Path = tuple[str | int, ...]
 _MOST_NAMES = 10_000
 
 _WITHOUT_NAMES = frozenset(
-    {"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep", "gate", "identity"}
+    {"matrix", "needs", "from", "files", "files_of", "when", "cache", "keep", "gate", "identity", "registries"}
 )
 """The keys of a job in whose texts no names are replaced."""
 
@@ -76,6 +76,7 @@ def faults_of_references(pipeline: Pipeline, names: Mapping[str, None], beside: 
         yield from _of_axes(job, path, pipeline.inputs)
         yield from _of_gate(job, path)
         yield from _of_services(job, path)
+        yield from _of_registries(job.with_defaults(pipeline.defaults), path)
         if job.when is not None and job.when.status == "failed" and not (job.needs or job.from_ or job.files):
             message = '"failed" is about what the job needs: name that in "needs"'
             yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "when", "status"))
@@ -84,6 +85,13 @@ def faults_of_references(pipeline: Pipeline, names: Mapping[str, None], beside: 
         yield from _of_services(pipeline.defaults, ("defaults",))
     yield from (list(_of_cycle(pipeline)) or workspaces_of(pipeline).faults()) if few else _of_cycle(pipeline)
     yield from _of_inputs(pipeline)
+
+
+def _of_registries(job: Job, path: _Path) -> Iterator[Fault]:
+    """Yield the mistake of a job that gets logins which none of its programs finds."""
+    if job.registries and not job.containers:
+        message = "it is a login for programs that build images: give the job `containers: true`"
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "registries"))
 
 
 def _of_gate(job: Job, path: _Path) -> Iterator[Fault]:

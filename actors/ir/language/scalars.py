@@ -37,6 +37,7 @@ _JOB_FILE = re.compile(
 _SHARED_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 _PIPELINE = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SOURCE = re.compile(rf"{_PIPELINE.pattern}(@\S+)?")
+_REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -328,6 +329,13 @@ def _pipeline(value: object) -> str:
     return text
 
 
+def _registry(value: object) -> str:
+    text = _line(value)
+    if not _REGISTRY.fullmatch(text):
+        raise wrong(f'expected the host of a registry, such as "ghcr.io", got {quoted(text)}')
+    return text
+
+
 def _source(value: object) -> str:
     text = _line(value)
     if not _SOURCE.fullmatch(text):
@@ -437,6 +445,9 @@ OtherPipeline = Annotated[
     str, Spelling(_pipeline, ({"type": "string", "pattern": f"^{_PIPELINE.pattern}$"},), alone=True)
 ]
 """A pipeline by its name, perhaps with its organization before a slash."""
+
+Registry = Annotated[str, Spelling(_registry, ({"type": "string", "pattern": f"^{_REGISTRY.pattern}$"},), alone=True)]
+"""The host of a registry of images, perhaps with its port."""
 
 Source = Annotated[str, Spelling(_source, ({"type": "string", "pattern": f"^{_SOURCE.pattern}$"},), alone=True)]
 """A pipeline, perhaps with one of its branches after an @."""

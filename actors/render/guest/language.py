@@ -541,6 +541,8 @@ class JobKeys(Defaults, total=False):
     """A lock that the job needs while it runs."""
     gate: Gate
     """A gate before the job, which people of its environment open."""
+    registries: str | Sequence[str]
+    """Registries whose logins of the organization a job with `containers` gets, by host."""
     identity: Identity
     """A token by which other services know the job."""
     matrix: Mapping[str, str | Sequence[str | Mapping[str, str]]]

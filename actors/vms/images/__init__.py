@@ -19,6 +19,10 @@ if TYPE_CHECKING:
         Reference,
         check_name,
         is_name,
+        login_of,
+        private_name,
+        public_name,
+        registry_of,
     )
     from actors.vms.images.registry import PullOptions
     from actors.vms.images.selection import STANDARD, Images, resolve

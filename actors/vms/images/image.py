@@ -127,8 +127,9 @@ def record_use(folder: Path) -> None:
 
 _PART = r"[a-z0-9][a-z0-9._-]*"
 _NAME = pattern(
-    rf"({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",
+    rf"(~[0-9a-f-]{{36}}/)?({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",
 )
+_PRIVATE = pattern(r"~([0-9a-f-]{36})/(.+)")
 _MAX_NAME = 200
 _TO_FOLDER = str.maketrans({"/": "+", ":": "@", "@": "="})
 _TO_NAME = str.maketrans({"+": "/", "@": ":", "=": "@"})
@@ -139,7 +140,27 @@ def is_name(name: str) -> bool:
 
     For example ``debian:12``, ``host:5000/team/base:1`` or ``alpine@sha256:…``.
     """
-    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+    return len(public_name(name)) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+
+
+def private_name(login: str, name: str) -> str:
+    """Return the name of an image in the store that was pulled with a login, by the login's UUID.
+
+    Nobody has it by the name that jobs give: `public_name` returns that.
+    """
+    return f"~{login}/{name}"
+
+
+def login_of(name: str) -> str | None:
+    """Return the UUID of the login with which an image was pulled; None if it is for everybody."""
+    found = _PRIVATE.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def public_name(name: str) -> str:
+    """Return the name that jobs give an image of the store."""
+    found = _PRIVATE.fullmatch(name)
+    return name if found is None else found[2]
 
 
 def check_name(name: str) -> None:
@@ -221,3 +242,11 @@ class Reference:
             return ip_address(host.strip("[]")).is_loopback
         except ValueError:
             return host == "localhost"
+
+
+def registry_of(name: str) -> str | None:
+    """Return the registry of an image by its host and port, if any; None if it is in none."""
+    try:
+        return Reference.parse(public_name(name)).registry
+    except VmError:
+        return None

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.vms.host.ids import run_mapped
 from actors.vms.images.image import ImageProgram, ImageTooLarge, InsufficientDisk
+from actors.vms.images.registry_login import login_file
 from actors.vms.images.registry_network import RegistryNetwork
 from actors.vms.images.tree import Tree
 from actors.vms.launcher.broker import ENVIRONMENT
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from actors.vms.host.ids import IdMap
     from actors.vms.images.image import Reference
+    from storage import RegistryAccount
 
 
 _LAYOUT = "layout"
@@ -53,6 +55,7 @@ _SKOPEO_ERROR = re.compile(r'level=fatal msg="(?P<message>(?:[^"\\]|\\.)*)"')
 _LAST_LINES = 5
 _PROGRESS_SECONDS = 2.0
 
+_REFUSED = ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username")
 _CAUSES = (
     (
         ("toomanyrequests", "too many requests", "Too Many Requests"),
@@ -60,8 +63,11 @@ _CAUSES = (
     ),
     (("manifest unknown", "name unknown", "not found"), "the registry has no such image: check its name and tag"),
     (
-        ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username"),
-        "the registry requires a login, or has no such image: run `skopeo login --authfile {auth} {host}` as {user}",
+        _REFUSED,
+        (
+            "the registry requires a login, or has no such image: run `skopeo login --authfile {auth} {host}` as {user}"
+            ", or `ci-daemon registry login ORG {host}` for builds of an organization that are of no fork"
+        ),
     ),
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "EOF"),
@@ -196,10 +202,13 @@ class _Download:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
         self._last_received = time.monotonic()
-        with self._network().entered(command, self.folder, environment) as (entering, handles):
-            result = run(
-                entering, cwd=self.folder, environment=environment, check=check, stdout=stdout, pass_fds=handles
-            )
+        with login_file(self.bounds.options.login) as (variables, files):
+            environment |= variables
+            with self._network().entered(command, self.folder, environment) as (entering, handles):
+                inherited = (*handles, *files)
+                result = run(
+                    entering, cwd=self.folder, environment=environment, check=check, stdout=stdout, pass_fds=inherited
+                )
         if result.status != 0:
             raise VmError(self._explain(result.output))
 
@@ -244,6 +253,12 @@ class _Download:
             "user": account.pw_name,
             "auth": f"{account.pw_dir}/.config/containers/auth.json",
         }
+        if self.bounds.options.login is not None and any(fragment in reason for fragment in _REFUSED):
+            return (
+                f"{self.reference.short} cannot be pulled: the registry {self.reference.registry} has no such image for"
+                " the organization's login: check its name, or log in anew by `ci-daemon registry login`"
+                f" ({reason})"
+            )
         for fragments, sentence in _CAUSES:
             if any(fragment in reason for fragment in fragments):
                 return f"{self.reference.short} cannot be pulled: {sentence.format(**facts)} ({reason})"
@@ -359,7 +374,7 @@ class PullOptions:
     ``max_bytes`` is the most that an image may have, packed or unpacked. ``timeout`` is the most seconds in which a
     registry sends nothing. ``keep_free`` bytes of the host's disk stay free. ``progress`` gets lines about the pull;
     ``check`` is called several times a second, and aborts the pull by raising. A registry may send the pull to public
-    addresses and to ``networks``.
+    addresses and to ``networks``. With a ``login`` no other one of this host is used.
     """
 
     max_bytes: int
@@ -368,6 +383,7 @@ class PullOptions:
     progress: Callable[[str], None] = lambda _: None
     check: Callable[[], None] = lambda: None
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    login: RegistryAccount | None = None
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors.vms.images import factory
-from actors.vms.images.image import Reference, is_name
+from actors.vms.images.image import Reference, is_name, login_of, private_name, public_name, registry_of
 from actors.vms.provider import ImageNotFound, VmError
 from storage import immutable
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors.vms.images.image import ImageProgram
     from actors.vms.images.store import ImageStore
     from actors.vms.settings import ImageSettings
+    from storage import RegistryAccount
 
 STANDARD = "debian:12"
 """The default image if none is configured or chosen."""
@@ -31,7 +32,8 @@ def resolve(name: str | None, present: Collection[str], default: str, mapping: M
     """Return the image of a job: the default if it names none, its own if present, else the mapped.
 
     A name mapped to ``"default"`` gets the default, and so does ``ubuntu:24.04`` if it is neither present nor mapped.
-    Any other image that is missing is returned by its short name, to be pulled or reported as missing under it.
+    Any other image that is missing is returned by its short name, to be pulled or reported as missing under it. An
+    image that was pulled with a login has another name, which no job can give.
     """
     if name is None:
         return default
@@ -51,6 +53,10 @@ def _short(name: str) -> str:
         return Reference.parse(name).short
     except VmError:
         return name
+
+
+def _no_logins() -> Mapping[str, str]:
+    return {}
 
 
 @immutable
@@ -82,26 +88,54 @@ class Images:
             return self.configured_base
         return self.default if self.store.can_be_base(self.default) else STANDARD
 
-    def resolve(self, name: str | None) -> str:
-        """Return the image of a job that names this one, or none; see `resolve`."""
-        return resolve(name, self.store.names(), self.default, self.mapping)
+    def resolve(self, name: str | None, logins: Callable[[], Mapping[str, str]] = _no_logins) -> str:
+        """Return the image of a job that names this one, or none; see `resolve`.
+
+        ``logins`` returns the UUIDs of the logins that the job may use, by registry. An image that is not on the host
+        for everybody is that of the login, which is for nobody else.
+        """
+        return self._resolved(name, self._public(), logins)
+
+    def _resolved(self, name: str | None, present: Collection[str], logins: Callable[[], Mapping[str, str]]) -> str:
+        if name is not None and login_of(name) is not None:
+            name = name[1:]  # of no image: a job gets those of a login by the login alone
+        found = resolve(name, present, self.default, self.mapping)
+        if found in present or found == self.default or (registry := registry_of(found)) is None:
+            return found
+        login = logins().get(registry)
+        return found if login is None else private_name(login, found)
+
+    def _public(self) -> set[str]:
+        return {each for each in self.store.names() if login_of(each) is None}
 
     def is_substitute(self, name: str, used: str) -> bool:
         """Tell whether ``used`` is another image than the job names."""
-        return used not in {name, _short(name)}
+        return public_name(used) not in {name, _short(name)}
 
-    def missing(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the missing images of jobs, by the names that the jobs give."""
-        present, default = set(self.store.names()), self.default
-        resolved = {name: resolve(name, present, default, self.mapping) for name in names}
-        return {name: image for name, image in resolved.items() if image not in present}
+    def missing(self, names: Iterable[str], logins: Callable[[], Mapping[str, str]] = _no_logins) -> dict[str, str]:
+        """Return the missing images of jobs, by the names that the jobs give; see `resolve`."""
+        public = self._public()
+        resolved = {name: self._resolved(name, public, logins) for name in names}
+        return {name: image for name, image in resolved.items() if image not in public and not self.has(image)}
+
+    def has(self, name: str) -> bool:
+        """Tell whether an image is in the store."""
+        return name in self.store.names()
 
     def use(self, name: str) -> bool:
         """Note that a job will start from an image, which then stays for a while; False if it is missing."""
         return self.store.use(name)
 
-    def fetch(self, name: str, *, keep_free: int, progress: Callable[[str], None], check: Callable[[], None]) -> None:
-        """Pull an image that a job waits for. Blocks.
+    def fetch(
+        self,
+        name: str,
+        *,
+        keep_free: int,
+        progress: Callable[[str], None],
+        check: Callable[[], None],
+        login: RegistryAccount | None = None,
+    ) -> None:
+        """Pull an image that a job waits for, with a login if it is one of a login. Blocks.
 
         The pull leaves ``keep_free`` bytes of the host's disk free; ``progress`` gets lines about it; ``check`` is
         called several times a second and aborts the pull by raising. Raises ImageNotFound if the pull is not allowed,
@@ -111,20 +145,21 @@ class Images:
             self.store.get(name)
             return
         settings = self.on_demand
-        reference = Reference.parse(name)
+        shown = public_name(name)
+        reference = Reference.parse(shown)
         if not is_name(name):
-            message = f'"{name}" cannot be stored: its name is too long, or the name of its registry is not valid'
+            message = f'"{shown}" cannot be stored: its name is too long, or the name of its registry is not valid'
             raise ImageNotFound(message)
         if reference.registry not in settings.registries:
             message = (
-                f'"{name}" was not pulled: the registry {reference.registry} is not in images.registries of this '
+                f'"{shown}" was not pulled: the registry {reference.registry} is not in images.registries of this '
                 f"service ({', '.join(settings.registries) or 'there are none'}); use an image of those registries, or "
                 f"have the owner of the service add {reference.registry} to images.registries or run "
-                f"`ci-daemon image pull {name}` on its host"
+                f"`ci-daemon image pull {shown}` on its host"
             )
             raise ImageNotFound(message)
         networks = settings.allowed_networks
-        options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check, networks)
+        options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check, networks, login)
         self.store.pull_missing(reference, name, options)
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:

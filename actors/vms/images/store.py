@@ -20,7 +20,9 @@ from actors.vms.images.image import (
     folder_of,
     is_complete,
     is_name,
+    login_of,
     name_of,
+    public_name,
     record_use,
 )
 from actors.vms.images.staging import Staging, StoreLocks
@@ -80,10 +82,10 @@ class ImageStore:
         raise self._missing(name)
 
     def _missing(self, name: str) -> ImageNotFound:
-        present = ", ".join(self.names()) or "none yet"
+        present = ", ".join(each for each in self.names() if login_of(each) is None) or "none yet"
         message = (
-            f'no image "{name}" on this host (it has: {present}): see `ci-daemon image build`, `image pull` and '
-            "`image import`"
+            f'no image "{public_name(name)}" on this host (it has: {present}): see `ci-daemon image build`, `image '
+            "pull` and `image import`"
         )
         return ImageNotFound(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., object]")
 
 _COLUMNS = ("name", "source", "branches", "tags", "events", "environments", "pipelines", "updated_at")
-_MAX_BYTES = 2**20
 
 
 @immutable
@@ -134,6 +132,13 @@ def set_secret(
     session.answer(document_of(made), f"set {made.name} for {owner}")
 
 
+def _read_value() -> str:
+    """Return stdin's text, or the answer to a prompt. Raises Failure."""
+    from ci_daemon.command.support.input import read_value  # noqa: PLC0415 - only a value that is set here needs it
+
+    return read_value("Value", "value")
+
+
 def _warn_if_shown(name: str, value: str | None) -> None:
     """Warn of a value that logs would show."""
     from storage import Masker  # noqa: PLC0415 - only a value that is set here needs it
@@ -196,17 +201,3 @@ def _in_words(made: Secret) -> str:
     patterns = {name: getattr(made, name) for name in _LIMITS.values()}
     found = [f"{name} {', '.join(each)}" for name, each in patterns.items() if each]
     return "; ".join(found) or "no limits"
-
-
-def _read_value() -> str:
-    """Return stdin's text, or at a terminal the answer to a prompt. Raises Failure."""
-    if sys.stdin.isatty():
-        value: str = click.prompt("Value", hide_input=True, err=True)
-        return value
-    try:
-        text = sys.stdin.buffer.read(_MAX_BYTES).decode()
-    except UnicodeDecodeError:
-        raise Failure(
-            "value: expected text in UTF-8; give other bytes in base64 and have the job decode them"
-        ) from None
-    return text.removesuffix("\n").removesuffix("\r")

@@ -9,6 +9,7 @@ import click
 from ci_daemon.command.support.session import Failure
 
 _MAX_LENGTH = 1024
+_MAX_BYTES = 2**20
 
 
 def hidden_line(name: str) -> str:
@@ -20,6 +21,20 @@ def hidden_line(name: str) -> str:
     if not line:
         raise Failure(f"{name.lower()}: nothing came on stdin")
     return line
+
+
+def read_value(prompt: str, name: str) -> str:
+    """Return stdin's text less its last line end, or a terminal's hidden answer. Raises Failure."""
+    if sys.stdin.isatty():
+        value: str = click.prompt(prompt, hide_input=True, err=True)
+        return value
+    try:
+        text = sys.stdin.buffer.read(_MAX_BYTES).decode()
+    except UnicodeDecodeError:
+        raise Failure(
+            f"{name}: expected text in UTF-8; give other bytes in base64 and have the job decode them"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def confirm(question: str) -> None:

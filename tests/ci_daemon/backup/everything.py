@@ -295,6 +295,7 @@ class Everything:
         storage.mail_opt_outs.set("admin@example.org", out=True)
         storage.standings.favour(owner_id, self.pipeline.id, yes=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
+        storage.registry_logins.put(acme, "ghcr.io", "ci", "hush")
         storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
         vault = {"kind": "http", "url": "https://secrets.example.org/token"}
         storage.secrets.put_source(SecretScope(acme), "ELSEWHERE", vault)

@@ -209,6 +209,9 @@ CALLS = """
     secret limit acme TOKEN --branch main
     secret list acme
     secret remove acme TOKEN
+    registry login acme ghcr.io --username ci
+    registry list acme
+    registry logout acme ghcr.io
     backup {backup}
     --state-dir {restored} restore {backup}
 """
@@ -264,6 +267,8 @@ THEIR_OWN_WORDS = {
     "repo rotate-key": "rotateRepoKey",
     "repo trust": "trustRepoServer",
     "webhook redeliver": "redeliverReport",
+    "registry login": "setRegistryLogin",
+    "registry logout": "deleteRegistryLogin",
     "secret limit": "limitOrganizationSecret",
     "secret remove": "deleteOrganizationSecret",
     "secret set": "setOrganizationSecret",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +10,24 @@ import pytest
 
 from actors.vms import ImageStore
 from actors.vms.host import IdMap
-from tests.e2e.daemon import Daemon, Pipeline
+from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.registry import Registry, StalledRegistry, entry, layer, registry, small_system, stalled, store_beside
 from tests.waiting import until
+
+PASSWORD = "hunter2-and-a-half"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     with registry(tmp_path_factory.mktemp("registry")) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(tmp_path_factory.mktemp("closed"), login=f"ada:{PASSWORD}") as closed:
+        yield closed
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +49,11 @@ def store(images_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def settings(served: Registry, slow: StalledRegistry, store: Path) -> dict[str, str]:
+def settings(served: Registry, closed: Registry, slow: StalledRegistry, store: Path) -> dict[str, str]:
     return {
         "CI_DAEMON_IMAGES_DIR": str(store),
         "CI_DAEMON_IMAGES_ON_DEMAND": "true",
-        "CI_DAEMON_IMAGES_REGISTRIES": f"{served.address},{slow.address}",
+        "CI_DAEMON_IMAGES_REGISTRIES": f"{served.address},{closed.address},{slow.address}",
         "CI_DAEMON_POOL_PARKED": "0",
     }
 
@@ -73,6 +82,44 @@ def test_an_image_of_a_registry_is_pulled_once(
     assert listed[image]["source"] == f"pulled {image}, on demand"
     assert listed[image]["last_used_at"]
     assert listed[image]["bytes"] > 0
+
+
+def test_a_private_image_is_for_the_organization_that_logs_in(
+    daemon: Daemon, pipeline: Pipeline, closed: Registry, system: list[bytes], store: Path
+):
+    """Another one gets it neither from the registry nor from the store, nor does a removed login."""
+    image = closed.add("team/private:1", *system, layer(entry("etc/ours", "ours")))
+    client, other = pipeline.client, Client.create(daemon, "other@example.org")
+    demo = other.pipeline()
+    login = client.request("PUT", f"registry-logins/{closed.address}", json={"username": "ada", "password": PASSWORD})
+    assert login.status_code == 200, login.text
+    refused = f"{image} cannot be pulled: the registry requires a login"
+    build = pipeline.build(one("cat /etc/ours", image=image))
+    assert build.finish()["state"] == "passed", build.log()
+    assert build.log().splitlines()[-1] == "ours"
+    assert build.jobs()["only"]["image_digest"].startswith(f"{closed.address}/team/private@sha256:")
+    for named in (one("cat /etc/ours", image=image), with_service(image)):
+        foreign = demo.build(named)
+        assert foreign.finish()["state"] == "failed"
+        assert foreign.jobs()["only"]["error_message"].startswith(refused)
+    served = pipeline.build(with_service(image))
+    assert served.finish()["state"] != "passed", "it has no program, but it is there"
+    assert "has no program of its own" in str(served.jobs()["only"]["error_message"])
+    assert client.request("DELETE", f"registry-logins/{closed.address}").status_code == 204
+    again = pipeline.build(one("cat /etc/ours", image=image))
+    assert again.finish()["state"] == "failed"
+    assert again.jobs()["only"]["error_message"].startswith(refused)
+    assert PASSWORD not in daemon.log
+    assert not [each for each in (*daemon.state.rglob("*"), *store.glob("*")) if each.is_file() and _has_password(each)]
+
+
+def with_service(image: str) -> str:
+    job = {"run": "cat /etc/ours", "image": "debian:12", "services": {"db": {"image": image}}}
+    return json.dumps({"version": "1", "jobs": {"only": job}})
+
+
+def _has_password(file: Path) -> bool:
+    return PASSWORD.encode() in file.read_bytes()
 
 
 def test_a_daemon_killed_in_the_middle_of_a_pull_pulls_again(

@@ -33,6 +33,7 @@ READS_ALL = {
     "ledger._totals": "the sum of all organizations' balances, when somebody looks at the figures",
     "organizations._all": "the list has no bounds",
     "users._all": "the list has no bounds",
+    "registry_logins._all": "a restore opens every one",
     "secrets._all": "a restore opens every one",
     "coupons._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from storage import Job, JobState, Outcome, Priority, Shape, Storage, VerifiedEvent
+from storage import Job, JobState, NewBuild, Outcome, Priority, Shape, Storage, VerifiedEvent
 from tests.clock import ManualClock
 from tests.records import new_job
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, World
@@ -238,6 +238,23 @@ def test_a_job_that_waits_for_its_image_is_in_no_queue_for_a_vm(world: World, cl
     assert {job.job_id for job in in_queue} == {fork.id, other.id}
     assert queue.position(_again(world, own)) is None
     assert _again(world, own).awaited_image == "alpine:latest"
+
+
+def test_a_job_waits_for_the_image_of_its_organizations_login(world: World):
+    """Not one of a fork, nor one of another organization."""
+    queue, image = world.storage.queue, "ghcr.io/acme/private:1"
+    (own,) = world.jobs(world.build(new_job("own", image=image)))
+    (fork,) = world.jobs(world.build(new_job("fork", image=image), untrusted_origin="evil/demo#1", from_fork=True))
+    other = world.other_pipeline("Other")
+    build = world.storage.builds.create(other, NewBuild("main", "c"), [new_job("other", image=image)])
+    (theirs,) = world.storage.jobs.of_build(build.id)
+    world.storage.registry_logins.put(own.organization_id, "ghcr.io", "ci", "hush")
+    ((organization_id, login),) = world.storage.registry_logins.at("ghcr.io")
+    assert queue.await_image(image, image, "ghcr.io")
+    assert {each.job_id for each in queue.awaiting(image)} == {fork.id, theirs.id}
+    assert not queue.await_image(image, f"~{login}/{image}", "ghcr.io", other.organization_id)
+    assert queue.await_image(image, f"~{login}/{image}", "ghcr.io", organization_id)
+    assert [each.job_id for each in queue.awaiting(f"~{login}/{image}")] == [own.id]
 
 
 def test_the_time_of_a_pull_is_not_a_wait_for_a_vm(world: World, clock: ManualClock):

@@ -84,6 +84,14 @@ def test_all_mistakes_are_found_at_once():
             "{on: {manual: {inputs: {aims: {}}}, pipeline: {slug: b, inputs: {aism: inputs.v}}}, jobs: {a: {run: x}}}",
             '1:66: on.pipeline.inputs.aism: unknown input "aism": did you mean "aims"?',
         ),
+        (
+            "{jobs: {a: {run: x, registries: ghcr.io}}}",
+            "1:21: jobs.a.registries: it is a login for programs that build images: give the job `containers: true`",
+        ),
+        (
+            "{jobs: {a: {run: x, containers: true, registries: https://ghcr.io}}}",
+            '1:39: jobs.a.registries[0]: expected the host of a registry, such as "ghcr.io", got "https://ghcr.io"',
+        ),
         ("{on: {pipeline: {}}, jobs: {a: {run: x}}}", '1:7: on.pipeline.slug: it needs "slug"'),
         (
             '{concurrency: {group: "a ${{ build.branch }}"}, jobs: {a: {run: x}}}',

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.vms import ImageNotFound, Images, ImageStore, VmError
-from actors.vms.images import check_name, resolve
+from actors.vms.images import check_name, login_of, private_name, public_name, resolve
 from actors.vms.images.image import folder_of, name_of
 from tests.actors.vms.images.trees import root_tar
 
@@ -66,6 +67,29 @@ class TestNames:
         assert resolve(name, ["debian:12"], "debian:12", {}) == "debian:12"
         assert resolve(name, ["debian:12", "ubuntu:24.04"], "debian:12", {}) == "ubuntu:24.04"
         assert resolve("ubuntu:22.04", ["debian:12"], "debian:12", {}) == "ubuntu:22.04"
+
+    def test_an_image_of_a_login_is_for_nobody_else(self, store: ImageStore):
+        """Not by its own name either; one that is there for everybody comes before it."""
+        login, image = str(uuid4()), "ghcr.io/acme/private:1"
+        own = private_name(login, image)
+        check_name(own)
+        assert (login_of(own), public_name(own), name_of(folder_of(own))) == (login, image, own)
+        store.import_(own, io.BytesIO(root_tar()))
+        images = Images(store, "debian:12", {})
+        assert images.resolve(image, lambda: {"ghcr.io": login}) == own
+        assert images.missing([image], lambda: {"ghcr.io": login}) == {}
+        for logins in ({}, {"docker.io": login}, {"ghcr.io": str(uuid4())}):
+            assert images.resolve(image, lambda logins=logins: logins) != own
+            assert images.missing([image], lambda logins=logins: logins) != {}
+        for named in (own, f"~{own}", f"docker://{own}", own[1:]):
+            assert images.resolve(named) not in store.names()
+            assert images.resolve(named, lambda: {"ghcr.io": login}) not in store.names()
+        with pytest.raises(ImageNotFound) as refused:
+            images.path("gone:1")
+        assert "private" not in str(refused.value)
+        assert not images.is_substitute(image, own)
+        store.import_(image, io.BytesIO(root_tar()))
+        assert images.resolve(image, lambda: {"ghcr.io": login}) == image
 
     def test_an_image_that_is_there_is_never_mapped(self, store: ImageStore):
         images = Images(store, "debian:12", {"ubuntu:24.04": "debian:12"})
