@@ -57,8 +57,9 @@ class Fork:
 
 def is_guarded(storage: Storage, build: Build) -> bool:
     """Tell whether the disks of a build's jobs may hold what is not for every member."""
-    jobs = storage.jobs.of_build(build.id)
-    return any(job.environment for job in jobs) or storage.job_secrets.names_limited(build, jobs)
+    jobs = storage.jobs.guarding(build.id)
+    named = {name for _, secrets in jobs for name in secrets}
+    return any(environment for environment, _ in jobs) or storage.job_secrets.names_limited(build, named)
 
 
 def kept_disk(storage: Storage, job: Job) -> Snapshot | None:

@@ -339,4 +339,4 @@ class Terminals:
         if caller is None or build is None or not caller.limits.permit(Scope.FORK):
             return False
         role = storage.organizations.role(build.organization_id, caller.user.id)
-        return role is not None and role.covers(Role.ADMIN if is_guarded(storage, build) else Role.MEMBER)
+        return role is not None and (role.covers(Role.ADMIN) or not is_guarded(storage, build))

@@ -37,6 +37,7 @@ def _columns() -> Columns[Job]:
 
 
 _EDGE = Columns.of(Edge, EdgeRow)
+_GUARD = Columns(lambda environment, secrets: (environment, secrets), JobRow.environment, JobRow.secrets)
 
 
 class Jobs:
@@ -55,6 +56,13 @@ class Jobs:
         self._get = Query(database, lambda: jobs.where(this), columns)
         self._by_uuid = Query(database, lambda: jobs.where(JobRow.uuid == slot("uuid")), columns)
         self._of_build = Query(database, lambda: jobs.where(of_build).order_by(JobRow.position), columns)
+        self._guarding = Query(
+            database,
+            lambda: JobRow.select(*_GUARD.selected).where(
+                of_build, JobRow.environment.is_null(is_null=False) | (JobRow.secrets != "[]")
+            ),
+            _GUARD,
+        )
         self._edges = Query(
             database,
             lambda: EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
@@ -111,6 +119,10 @@ class Jobs:
     def of_build(self, build_id: int) -> list[Job]:
         """Return a build's jobs in DAG creation order."""
         return self._of_build.all(build_id=build_id)
+
+    def guarding(self, build_id: int) -> list[tuple[str | None, tuple[str, ...]]]:
+        """Return the environment and the names of secrets of each of a build's jobs that has either."""
+        return self._guarding.all(build_id=build_id)
 
     def builds_with_vms(self) -> list[int]:
         """Return the ids of the unfinished builds with a job that may still have a VM, oldest first."""

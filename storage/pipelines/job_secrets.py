@@ -17,7 +17,7 @@ from storage.pipelines.secrets import seal_context
 from storage.records.pipelines import Secret, SecretLimits, SecretScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from storage.database.connection import Database
     from storage.pipelines.secrets import Secrets
@@ -173,9 +173,8 @@ class JobSecrets:
             if each is not None and each.source is not None
         }
 
-    def names_limited(self, build: Build, jobs: Sequence[Job]) -> bool:
-        """Tell whether one of some jobs of a build names a secret that is not for every job."""
-        named = {name for job in jobs for name in job.secrets}
+    def names_limited(self, build: Build, named: Collection[str]) -> bool:
+        """Tell whether one of the names that jobs of a build have for secrets is of one not for all jobs."""
         known = (each for scope in _scopes(build) for each in self._secrets.names(scope) if each.name in named)
         return any(is_limited(limits_of(each)) for each in known)
 
