@@ -8,6 +8,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from actors.mail import FailedStep
+from actors.render import without_excerpts
 from storage import BuildEvent, BuildState, JobState
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def slack_message(
     title = f"<{page}|{_escaped(headline(event, build))}>"
     commit, message = map(_escaped, _subject(build))
     subject = f"<{commit_page}|{commit}> {message}".strip() if commit and commit_page else f"{commit} {message}".strip()
-    lines = [line for line in (subject, _escaped(build.error_message or "")) if line]
+    lines = [line for line in (subject, _escaped(without_excerpts(build.error_message or ""))) if line]
     lines += [f"• {_escaped(step.name)}: {_escaped(step.reason)}" for step in failed]
     return _message("\n".join((f"*{title}*", *lines)))
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from actors.render.discovery import discover, render_archive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
     from actors.render.guest.load import in_folder
+    from actors.render.mistakes import FileMistake, without_excerpts
+    from actors.render.tracebacks import PipelineError, errors_in, printed_before
     from actors.render.yaml_files import FilesInvalid, is_yaml_name
     from actors.settings import RenderSettings
 else:

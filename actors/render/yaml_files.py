@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.render.job_files import FoundFiles
+    from actors.render.mistakes import FileMistake
     from storage.files import Confinement, Entry
 
 _FOLDER = ".hm"
@@ -35,15 +36,13 @@ _Place: TypeAlias = "tuple[str, str, int, int]"
 
 
 class FilesInvalid(RenderFailed):
-    """Files of an archive describe no pipelines; the message has a line for each mistake.
+    """Files of an archive describe no pipelines; the message has each mistake, with its line and a caret."""
 
-    ``mistakes`` has the file, line, column, code and message of each.
-    """
+    def __init__(self, mistakes: Iterable[FileMistake]) -> None:
+        from actors.render.mistakes import in_words  # noqa: PLC0415 - most files have none
 
-    def __init__(self, mistakes: Iterable[tuple[str, int, int, str, str]]) -> None:
         self.mistakes = tuple(mistakes)
-        lines = [f"{file}:{line}:{column}: {message}" for file, line, column, _, message in self.mistakes]
-        super().__init__("\n".join(lines)[:_MAX_MESSAGE_CHARS])
+        super().__init__(in_words(self.mistakes)[:_MAX_MESSAGE_CHARS])
 
 
 @immutable
@@ -89,7 +88,9 @@ class _Source:
             message = f"{what} cannot be read: {error}"
             raise RenderFailed(message) from error
         if answer["mistakes"]:
-            raise FilesInvalid(tuple(each) for each in answer["mistakes"])
+            from actors.render.mistakes import FileMistake  # noqa: PLC0415 - as above
+
+            raise FilesInvalid(FileMistake(*each) for each in answer["mistakes"])
         return answer
 
 

@@ -16,6 +16,7 @@ from actors.ir.language.using import JobFileText, used_files
 from actors.ir.language.yaml_text import Document, FileInvalid, Mistake, read_file
 from actors.ir.systems import translated
 from actors.ir.triggers import Globs
+from actors.render.mistakes import with_sources
 from storage import BuildErrorCode
 from storage.files import EntryKind, changed_entries
 
@@ -51,7 +52,8 @@ def read(
         mistakes.extend((each.file, each.line, each.column, each.code, each.message) for each in error.mistakes)
 
     found: list[tuple[str, Document, list[Mistake]]] = []
-    for name, text in _contents(archive, files, mistakes):
+    texts = dict(_contents(archive, files, mistakes))
+    for name, text in texts.items():
         try:
             found.append((name, *read_file(name, text)))
         except FileInvalid as error:
@@ -80,7 +82,8 @@ def read(
             mark = each.document.mark(())
             mistakes.append((each.name, mark.line, mark.column, BuildErrorCode.INVALID_IR, message))
         pipelines[declared["slug"]] = declared
-    return {"pipelines": list(pipelines.values()), "mistakes": sorted(dict.fromkeys(mistakes)), "wanted": []}
+    texts |= {each.name: each.text for each in used.values()}
+    return {"pipelines": list(pipelines.values()), "mistakes": with_sources(mistakes, texts), "wanted": []}
 
 
 def _used(
@@ -107,7 +110,8 @@ def translate(archive: str, manifest: str, files: list[_Place], now: float) -> d
     """Return the pipelines of other systems' files, with notes, or all mistakes and losses in them."""
     del manifest  # such files name no content that makes the key of a cache
     mistakes: list[_Mistake] = []
-    found = translated(dict(_contents(archive, files, mistakes)))
+    texts = dict(_contents(archive, files, mistakes))
+    found = translated(texts)
     for each in found.omissions:
         if each.is_loss:
             key = f"{each.key}: " if each.key else ""
@@ -120,7 +124,7 @@ def translate(archive: str, manifest: str, files: list[_Place], now: float) -> d
         except FileInvalid as error:
             mistakes.extend((each.file, each.line, each.column, each.code, each.message) for each in error.mistakes)
     notes = [str(each) for each in found.omissions]
-    return {"pipelines": pipelines, "mistakes": sorted(set(mistakes)), "notes": notes}
+    return {"pipelines": pipelines, "mistakes": with_sources(mistakes, texts), "notes": notes}
 
 
 def _contents(archive: str, files: list[_Place], mistakes: list[_Mistake]) -> list[tuple[str, str]]:

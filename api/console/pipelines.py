@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from actors import wait_reason
+from actors.render import without_excerpts
 from api.console.builds.error_position import cause_of
 from api.console.errors import Page
 from api.console.pages import title_of, whole_number
@@ -69,7 +70,7 @@ def line_of(site: Site, build: Build, who: str = "") -> BuildLine:
             return BuildLine(build, _wait(site, build), who)
         case BuildState.FAILED:
             failed = _named(site.storage.build_history.failed_jobs(build.id))
-            return BuildLine(build, failed or cause_of(build.error_message or ""), who)
+            return BuildLine(build, failed or without_excerpts(cause_of(build.error_message or "")), who)
         case _:
             return BuildLine(build, build.error_message or "", who)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, load
-from actors.render import FilesInvalid
+from actors.render import FilesInvalid, errors_in
 from ci_daemon.lint.doubts import doubts
 from ci_daemon.lint.report import Finding, LintedPipeline, Place, Report
 from storage import BuildErrorCode
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from actors.ir import Fault, IrSettings
-    from actors.render import DeclaredPipeline, RenderFailed
+    from actors.render import DeclaredPipeline, FileMistake, PipelineError, RenderFailed
     from ci_daemon.lint.pipeline_files import PipelineFiles
 
 _IN_GRAPH = re.compile(r"^graph\.nodes\[[0-9]+\]\.(step\.)?")
@@ -24,12 +25,6 @@ _IN_GRAPH = re.compile(r"^graph\.nodes\[[0-9]+\]\.(step\.)?")
 
 _JSON_LINE = re.compile(r": line ([0-9]{1,9}) column [0-9]{1,9}$")
 _JSON_SPACE = re.compile(r"[ \t\r\n]*")
-
-_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>[0-9]{1,9})')
-_SOURCE = "    "
-_BEGINS = "Traceback (most recent call last):"
-_CONTINUES = ("During handling of the above exception", "The above exception was the direct cause")
-_WORKSPACE = "/workspace/"
 
 
 def check_declared(
@@ -98,14 +93,20 @@ def check_ir(
 def refused(failure: RenderFailed) -> Report:
     """Return the report of pipeline files that cannot be rendered."""
     if isinstance(failure, FilesInvalid):
-        return Report((), tuple(_in_file(*each) for each in failure.mistakes))
+        return Report((), tuple(map(_of_file, failure.mistakes)))
     texts = (failure.log.decode(errors="replace"), str(failure))
-    found = next(filter(None, (_failures_in(text, BuildErrorCode.RENDER_FAILED) for text in texts)), ())
-    return Report((), found or (Finding(str(failure), code=BuildErrorCode.RENDER_FAILED),))
+    found = next(filter(None, map(errors_in, texts)), ())
+    return Report((), tuple(map(_of_error, found)) or (Finding(str(failure), code=BuildErrorCode.RENDER_FAILED),))
 
 
-def _in_file(file: str, line: int, column: int, code: str, message: str) -> Finding:
-    return Finding(message, Place(file, line, column), code)
+def _of_file(mistake: FileMistake) -> Finding:
+    place = Place(mistake.file, mistake.line, mistake.column)
+    return Finding(mistake.message, place, mistake.code, excerpt=mistake.excerpt)
+
+
+def _of_error(error: PipelineError) -> Finding:
+    place = None if error.file is None else Place(error.file, error.line)
+    return Finding(error.message, place, BuildErrorCode.RENDER_FAILED, excerpt=indent(error.excerpt, "    "))
 
 
 def _step_at(document: object, path: tuple[str | int, ...]) -> Mapping[str, object]:
@@ -184,36 +185,3 @@ def _member(text: str, offset: int, part: str | int) -> int | None:
 def _skip(text: str, offset: int) -> int:
     space = _JSON_SPACE.match(text, offset)
     return offset if space is None else space.end()
-
-
-def _failures_in(output: str, code: str) -> tuple[Finding, ...]:
-    """Return a mistake for each exception in the output of a pipeline file; none without a traceback.
-
-    Its place is the last line of the project that was reached. An exception that led to another one is left out.
-    """
-    found: list[Finding] = []
-    place: Place | None = None
-    message: list[str] = []
-
-    def end() -> None:
-        if message:
-            found.append(Finding("\n".join(message).strip(), place, code))
-        message.clear()
-
-    in_frames = False
-    for line in output.splitlines():
-        frame = _FRAME.match(line)
-        if line.endswith(_BEGINS) or (frame and not in_frames):
-            end()
-            place = None
-        if frame or line.endswith(_BEGINS):
-            in_frames = True
-            if frame and frame["file"].startswith(_WORKSPACE):
-                place = Place(frame["file"].removeprefix(_WORKSPACE), int(frame["line"]))
-        elif line.startswith(_CONTINUES):
-            message.clear()
-        elif not (in_frames and line.startswith(_SOURCE)) and (in_frames or message):
-            in_frames = False
-            message.append(line)
-    end()
-    return tuple(found)

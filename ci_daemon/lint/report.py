@@ -25,18 +25,27 @@ class Place:
 
 @immutable
 class Finding:
-    """A mistake or a warning. ``step`` is the key of the step that it is about."""
+    """A mistake or a warning. ``step`` is the key of the step that it is about.
+
+    ``excerpt`` is its line as people read it, with a caret below the column, where both are known.
+    """
 
     message: str
     place: Place | None = None
     code: str | None = None
     step: str | None = None
+    excerpt: str = ""
 
     def __str__(self) -> str:
         where = "" if self.place is None else f"{self.place}: "
         code = "" if self.code is None else f"{self.code}: "
         step = "" if self.step is None else f'step "{self.step}": '
         return f"{where}{code}{step}{self.message}"
+
+    @property
+    def text(self) -> str:
+        """The finding with its line below it."""
+        return f"{self}\n{self.excerpt}" if self.excerpt else str(self)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a document."""

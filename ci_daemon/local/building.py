@@ -142,12 +142,10 @@ class LocalRun:
             raise BuildRefused(self._shown(failure)) from failure
 
     def _shown(self, failure: render.RenderFailed) -> str:
-        """Show the output of the pipeline files; return what it does not say of their failure."""
-        output = failure.log.decode(errors="replace")
-        for line in output.splitlines():
+        """Show the output of the pipeline files up to the first traceback; return their mistakes."""
+        for line in render.printed_before(failure.log.decode(errors="replace")).splitlines():
             self.screen.print(line)
-        result, _, reason = str(failure).partition(": ")
-        return result if reason.strip() and reason.strip() in output else str(failure)
+        return "\n".join(each.text for each in linting.refused(failure).mistakes)
 
     def _plan(self, pipeline_ir: str, built: ir.Built) -> ir.Plan:
         try:

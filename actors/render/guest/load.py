@@ -63,11 +63,13 @@ def main() -> None:
         except Exception:  # noqa: BLE001 - the user's code; the other pipelines may have mistakes, too
             _print_traceback(*sys.exc_info())
             failed = True
-    envelope = None
+    envelope = first = None
     try:
         envelope = harmont.dump_registry_json()
     except Exception as error:  # noqa: BLE001 - the user's code; the other pipelines may have mistakes, too
-        _print_mistakes(error)
+        first = error
+    if first is not None:  # handled by now: no other mistake happened "during handling" of it
+        _print_mistakes(first)
     if failed or envelope is None:
         sys.exit(1)
     with open(result, "w", encoding="utf-8") as file:

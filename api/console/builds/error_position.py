@@ -1,17 +1,14 @@
-"""The error for which a pipeline was rejected, and its position; pure."""
+"""The errors for which a pipeline was rejected, and their places; pure."""
 
 from __future__ import annotations
 
 import json
 import re
 
+from actors.render import errors_in
 from storage import immutable
 
 _IN_JSON = re.compile(r": line ([0-9]{1,9}) column ([0-9]{1,9})$")
-_IN_FILE = re.compile(
-    r'^  File "/workspace/(?P<file>\.hm/[^"\n]{1,500})", line (?P<line>[0-9]{1,9}).*\n(?P<source>(?:    .*\n?){0,3})',
-    re.MULTILINE,
-)
 _IN_IR = re.compile(r"^(\w+(?:\.\w+|\[[0-9]{1,9}\])*): expected ")
 _PARTS = re.compile(r"(\w+)|\[([0-9]+)\]")
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -21,10 +18,14 @@ _LONGEST = 400
 
 @immutable
 class Position:
-    """A place in words, and what is there, with a mark below it if the column is known."""
+    """A place in words, and what is there, with a mark below it if the column is known.
+
+    ``message`` is empty where one says it of all places.
+    """
 
     place: str
     excerpt: str
+    message: str = ""
 
 
 def cause_of(message: str) -> str:
@@ -38,21 +39,20 @@ def cause_of(message: str) -> str:
     return before + "\n".join(error or lines[-1:]).strip()
 
 
-def position_of(message: str, render_log: str, pipeline_ir: str | None) -> Position | None:
-    """Return the place of an error, by its message and the output of the pipeline files; None if unknown.
+def positions_of(message: str, render_log: str, pipeline_ir: str | None) -> list[Position]:
+    """Return the places of errors, by their message and the output of the pipeline files; none if unknown.
 
-    A traceback names the file and line that was reached last, an error in JSON its line and column, an error of a value
-    its path.
+    Each traceback names the line of the files that was reached last, an error in JSON its line and column, an error of
+    a value its path.
     """
-    if (frames := list(_IN_FILE.finditer(render_log))) or (frames := list(_IN_FILE.finditer(message))):
-        last = frames[-1]
-        source = "\n".join(line[4:] for line in last["source"].splitlines())
-        return Position(f"{last['file']}, line {last['line']}", source)
+    if errors := errors_in(render_log) or errors_in(message):
+        known = [each for each in errors if each.file is not None]
+        return [Position(f"{each.file}, line {each.line}", each.excerpt, each.message) for each in known]
     if pipeline_ir and (found := _IN_JSON.search(message)):
-        return _in_text(pipeline_ir, int(found[1]), int(found[2]))
+        return [_in_text(pipeline_ir, int(found[1]), int(found[2]))]
     if pipeline_ir and (found := _IN_IR.match(message)):
-        return Position(f"{found[1]} of the pipeline as JSON", _value_at(pipeline_ir, found[1]))
-    return None
+        return [Position(f"{found[1]} of the pipeline as JSON", _value_at(pipeline_ir, found[1]))]
+    return []
 
 
 def _in_text(text: str, line: int, column: int) -> Position:

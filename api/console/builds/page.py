@@ -11,7 +11,7 @@ from actors import source_hosts
 from actors.test_reports import CaseOutcome
 from api.console.artifacts import trees
 from api.console.builds.debugging import held_vms
-from api.console.builds.error_position import cause_of, position_of
+from api.console.builds.error_position import cause_of, positions_of
 from api.console.builds.failures import failed_jobs
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import Moment
@@ -194,13 +194,13 @@ class BuildPage(Page):
         storage = self._site.storage
         message = build.error_message or ""
         if build.error_code is None:
-            return {"why": message, "render_log": "", "position": None}
+            return {"why": message, "render_log": "", "positions": []}
         log = ""
         if storage.renders.get(build.id) is not None and build.logs_expired_at is None:
             log = storage.logs.reader(build.uuid, RENDER_LOG).read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace")
-        position = position_of(message, log, storage.builds.pipeline_ir(build.id))
+        positions = positions_of(message, log, storage.builds.pipeline_ir(build.id))
         # The output has the whole traceback.
-        return {"why": cause_of(message) if log else message, "render_log": log, "position": position}
+        return {"why": cause_of(message) if log else message, "render_log": log, "positions": positions}
 
 
 def count_of_tests(read: ReadReports) -> str:

@@ -73,8 +73,11 @@ def _of_generated(reader: BuildReader, shown: list[_LogTail], step: str | None) 
 
 def _reason(build: BuildRecord, message: str, *, logged: bool) -> str:
     """Return why a build has no jobs: of a message that the log shows already, its last line."""
+    from actors.render import without_excerpts  # noqa: PLC0415 - few builds have no jobs
+
     lines = message.splitlines()
-    why = f"{build.error_code}: {lines[-1]}" if logged and len(lines) > 1 else message
+    said = logged and len(lines) > 1 and without_excerpts(message) == message
+    why = f"{build.error_code}: {lines[-1]}" if said else message
     return f"build #{build.number} {build.state}: {why}"
 
 

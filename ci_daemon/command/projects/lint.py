@@ -91,7 +91,7 @@ def _show(session: Session, report: Report, graph: str | None) -> None:
     for warning in report.warnings:
         click.echo(f"warning: {_printable(str(warning))}", err=True)
     for mistake in report.mistakes:
-        click.echo(_printable(str(mistake)), err=True)
+        click.echo(_printable(mistake.text), err=True)
     if report.mistakes:
         click.echo(f"mistakes: {len(report.mistakes)}", err=True)
 

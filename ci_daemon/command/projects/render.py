@@ -49,7 +49,9 @@ def render(
         declared = submission.select_declared(envelope, tree, pipeline)
         if built is not None:
             load(declared.pipeline_ir, IrSettings(), built)
-    except (rendering.RenderFailed, submission.SeveralPipelines, vms.VmError, IrError) as failure:
+    except rendering.RenderFailed as failure:
+        raise Failure("\n".join(each.text for each in linting.refused(failure).mistakes)) from failure
+    except (submission.SeveralPipelines, vms.VmError, IrError) as failure:
         raise Failure(str(failure)) from failure
     click.echo(json.dumps(declared.definition, indent=2))
     linted = linting.check_declared(declared, files, IrSettings(), strict_shell=strict or strict_shell)

@@ -14,6 +14,7 @@ import pytest
 from actors.render import RenderFailed
 from actors.render.job_files import JobFiles
 from actors.render.loader import check_archive
+from actors.render.mistakes import without_excerpts
 from actors.render.yaml_files import FilesInvalid, YamlFiles, read_yaml_files
 from storage import Rendered
 from storage.files import Bounds, Confinement
@@ -49,7 +50,7 @@ class Source:
         """Return the mistakes of an archive's YAML files."""
         with pytest.raises(FilesInvalid) as caught:
             self.read(files)
-        return str(caught.value).splitlines()
+        return list(map(str, caught.value.mistakes))
 
 
 @pytest.fixture
@@ -245,6 +246,21 @@ def test_mistakes_of_python_files_have_the_lines_of_calls(source: Source):
     missing = source.read({".hm/ci.py": PYTHON})
     with pytest.raises(FilesInvalid, match=r"^\.hm/ci\.py:6:5: jobs\.a\.cache\.files: no file of the repository"):
         missing.with_others(rendered(PYTHON))
+
+
+def test_a_mistake_shows_its_line_and_a_caret(source: Source):
+    text = "name: ci\njobs:\n  a:\n    run: make\n    needs: [b]\n    imge: x\n"
+    with pytest.raises(FilesInvalid) as caught:
+        source.read({".hm/ci.yml": text})
+    assert str(caught.value).splitlines() == [
+        '.hm/ci.yml:5:13: jobs.a.needs[0]: unknown job "b"',
+        "  5 |     needs: [b]",
+        "    |             ^",
+        '.hm/ci.yml:6:5: jobs.a.imge: unknown key "imge": did you mean "image"?',
+        "  6 |     imge: x",
+        "    |     ^",
+    ]
+    assert without_excerpts(str(caught.value)).splitlines() == list(map(str, caught.value.mistakes))
 
 
 def test_documents_that_no_loader_wrote_are_refused(source: Source):

@@ -68,7 +68,7 @@ def test_a_project_is_rendered_and_all_mistakes_are_shown(tmp_path: Path, images
     (tree / ".hm" / "c.py").write_text(FAILING)
     done = lint(tmp_path, images_dir, tree)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines() == [
+    assert [line for line in done.stderr.splitlines() if not line.startswith("    ")] == [
         ".hm/a.py:1: render_failed: ModuleNotFoundError: No module named 'lost'",
         ".hm/b.py:2: render_failed: ZeroDivisionError: division by zero",
         ".hm/c.py:6: render_failed: TypeError: sh() got an unexpected keyword argument 'nonsense'",
@@ -76,6 +76,11 @@ def test_a_project_is_rendered_and_all_mistakes_are_shown(tmp_path: Path, images
         *REFUSED,
         "mistakes: 4",
     ]
+    shown = [line for line in done.stderr.splitlines() if line.startswith("    ")]
+    assert shown[:4] == ["    import lost", "    y = 1 / 0", "        ~~^~~", '    return hm.sh("make", nonsense=1)']
+    (tree / ".hm" / "d.yml").write_text("jobs: {a: {}}\n")
+    done = lint(tmp_path, images_dir, tree)
+    assert done.stderr.splitlines()[1:3] == ["  1 | jobs: {a: {}}", "    |        ^"]
 
 
 def test_json_is_checked_and_drawn_without_a_vm(tmp_path: Path):

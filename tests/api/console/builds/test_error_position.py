@@ -8,7 +8,7 @@ import pytest
 
 from actors.ir import IrError, IrSettings, load
 from api.console.builds import error_position
-from api.console.builds.error_position import cause_of, position_of
+from api.console.builds.error_position import cause_of, positions_of
 
 TRACEBACK = """printed first
 Traceback (most recent call last):
@@ -23,15 +23,13 @@ TypeError: unsupported
 
 
 def test_a_traceback_gives_the_last_line_in_the_pipeline_files():
-    found = position_of("render failed (exit 1): …", TRACEBACK, None)
-    assert found is not None
+    (found,) = positions_of("render failed (exit 1): …", TRACEBACK, None)
     assert found.place == ".hm/lib/b.py, line 17"
     assert found.excerpt == "return one + two\n       ~~~~^~~~~"
 
 
 def test_the_message_serves_if_there_is_no_log():
-    found = position_of('failed: Traceback:\n  File "/workspace/.hm/a.py", line 1\n    x =\n      ^\n', "", None)
-    assert found is not None
+    (found,) = positions_of('failed: Traceback:\n  File "/workspace/.hm/a.py", line 1\n    x =\n      ^\n', "", None)
     assert (found.place, found.excerpt) == (".hm/a.py, line 1", "x =\n  ^")
 
 
@@ -56,8 +54,7 @@ def test_the_cause_is_the_error_that_ends_a_traceback(message: str, cause: str):
 def test_an_error_in_json_is_marked(text: str):
     with pytest.raises(IrError) as rejected:
         load(text, IrSettings())
-    found = position_of(rejected.value.message, "", text)
-    assert found is not None
+    (found,) = positions_of(rejected.value.message, "", text)
     shown, mark = found.excerpt.split("\n")
     assert shown[mark.index("^")] in "ox"
     assert len(shown) <= 120
@@ -67,8 +64,7 @@ def test_a_wrong_value_is_shown():
     text = '{"version": "0", "steps": [{"type": "command", "key": "a", "cmd": "true", "timeout_seconds": "<b>"}]}'
     with pytest.raises(IrError) as rejected:
         load(text, IrSettings())
-    found = position_of(rejected.value.message, "", text)
-    assert found is not None
+    (found,) = positions_of(rejected.value.message, "", text)
     assert found.place == "steps[0].timeout_seconds of the pipeline as JSON"
     assert found.excerpt == '"<b>"'
 
@@ -77,7 +73,7 @@ def test_of_a_large_value_only_the_beginning_is_encoded():
     text = f'{{"steps": [{"0," * 1_000_000}0]}}'
     tracemalloc.start()
     try:
-        found = position_of("steps: expected an array", "", text)
+        (found,) = positions_of("steps: expected an array", "", text)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -87,8 +83,7 @@ def test_of_a_large_value_only_the_beginning_is_encoded():
 
 
 def test_a_value_that_is_too_deep_is_not_shown():
-    found = position_of("steps: expected an array", "", "[" * 100_000)
-    assert found is not None
+    (found,) = positions_of("steps: expected an array", "", "[" * 100_000)
     assert found.excerpt == ""
 
 
@@ -98,15 +93,14 @@ def test_what_is_too_large_for_a_pipeline_is_not_read_again(text: str, monkeypat
     with pytest.raises(IrError) as rejected:
         load(text, IrSettings())
     monkeypatch.setattr(error_position.json, "loads", lambda _: pytest.fail("it was read"))
-    assert position_of(rejected.value.message, "", text) is None
+    assert positions_of(rejected.value.message, "", text) == []
 
 
 def test_of_a_missing_value_its_surroundings_are_shown():
-    found = position_of("steps[0].cmd: expected a string", "", '{"steps": [{"key": "a"}]}')
-    assert found is not None
+    (found,) = positions_of("steps[0].cmd: expected a string", "", '{"steps": [{"key": "a"}]}')
     assert found.excerpt == '{\n  "key": "a"\n}'
 
 
 def test_other_errors_have_no_position():
-    assert position_of("dependency cycle through a -> b", "no traceback", "{}") is None
-    assert position_of("bad: line 900 column 5", "", "{}") is not None
+    assert positions_of("dependency cycle through a -> b", "no traceback", "{}") == []
+    assert positions_of("bad: line 900 column 5", "", "{}") != []
