@@ -5,27 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from storage import immutable
+from storage import immutable, pattern
 
 if TYPE_CHECKING:
     from storage import Repository
 
 
+_LOGIN = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+
+
 @immutable
 class _Paths:
-    """The paths of pages below that of a repository, each followed by a name."""
+    """The paths of pages below that of a repository, each followed by a name.
+
+    ``by_author`` is the query for the commits of an author, by ``{name}`` or ``{email}``; empty if the host has none.
+    With ``people`` a login is a path of the host.
+    """
 
     commit: str
     branch: str
     pull_request: str
+    by_author: str = ""
+    people: bool = True
 
 
 _OF_PROVIDER = {
-    "github": _Paths("commit", "tree", "pull"),
+    "github": _Paths("commit", "tree", "pull", by_author="commits/{branch}?author={email}"),
     "forgejo": _Paths("commit", "src/branch", "pulls"),
     "gitea": _Paths("commit", "src/branch", "pulls"),
-    "gitlab": _Paths("-/commit", "-/tree", "-/merge_requests"),
-    "bitbucket": _Paths("commits", "branch", "pull-requests"),
+    "gitlab": _Paths("-/commit", "-/tree", "-/merge_requests", by_author="-/commits/{branch}?author={name}"),
+    "bitbucket": _Paths("commits", "branch", "pull-requests", people=False),
 }
 
 
@@ -34,6 +43,7 @@ class HostPages:
     """The pages of one repository. ``url`` is its own, without a user and a password."""
 
     url: str
+    _host: str
     _paths: _Paths
 
     @classmethod
@@ -46,7 +56,8 @@ class HostPages:
             return None
         place = f"{url.hostname}:{url.port}" if url.port else url.hostname
         path = quote(url.path.rstrip("/").removesuffix(".git"), safe="/%+~@:")
-        return cls(f"{url.scheme}://{place}{path}", paths)
+        host = f"{url.scheme}://{place}"
+        return cls(f"{host}{path}", host, paths)
 
     def commit(self, commit: str) -> str:
         """Return the address of a commit."""
@@ -59,3 +70,16 @@ class HostPages:
     def pull_request(self, number: int) -> str:
         """Return the address of a pull request."""
         return f"{self.url}/{self._paths.pull_request}/{number}"
+
+    def person(self, login: str) -> str | None:
+        """Return the address of a person; None if the host has no page by this name, as of a bot."""
+        return f"{self._host}/{quote(login, safe='')}" if self._paths.people and _LOGIN.fullmatch(login) else None
+
+    def commits_of(self, name: str | None, email: str | None, branch: str | None) -> str | None:
+        """Return the address of an author's commits on a branch; None if the host has no such list."""
+        asked = self._paths.by_author
+        if not asked or not name or not email or not branch:
+            return None
+        return (
+            f"{self.url}/{asked.format(branch=quote(branch), name=quote(name, safe=''), email=quote(email, safe=''))}"
+        )

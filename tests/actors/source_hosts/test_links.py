@@ -41,3 +41,26 @@ def test_pages_are_where_each_host_has_them(
 )
 def test_other_addresses_have_no_pages(connected: Repository, provider: str, url: str):
     assert HostPages.of(replace(connected, provider=provider, url=url)) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "person", "commits"),
+    [
+        ("github", "ada-l", "commits/fix/x?author=ada%40example.org"),
+        ("gitlab", "ada-l", "-/commits/fix/x?author=Ada%20%26%20co"),
+        ("forgejo", "ada-l", None),
+        ("gitea", "ada-l", None),
+        ("bitbucket", None, None),
+    ],
+)
+def test_people_have_pages_where_hosts_have_them(
+    connected: Repository, provider: str, person: str | None, commits: str | None
+):
+    pages = HostPages.of(replace(connected, provider=provider, url="https://git.example/group/b"))
+    assert pages is not None
+    assert pages.person("ada-l") == (None if person is None else f"https://git.example/{person}")
+    assert pages.person("dependabot[bot]") is None
+    assert pages.person("../admin") is None
+    found = pages.commits_of("Ada & co", "ada@example.org", "fix/x")
+    assert found == (None if commits is None else f"{pages.url}/{commits}")
+    assert pages.commits_of("Ada", None, "main") is None
