@@ -118,6 +118,10 @@ $(RUN)/tests-collected: $(shell find tests -name '*.py') | setup $(TEST_PROGRAMS
 	@$(BIN)/python -m pytest --collect-only -qq >$@.log || { cat $@.log; exit 1; }
 	@touch $@
 
+$(TEST_PROGRAMS)/.docker-complete: .ci/unpack | $(TEST_PROGRAMS)/.complete
+	@.ci/unpack "tests of Docker in machines" $(TEST_PROGRAMS) docker.io containerd runc
+	@touch $@
+
 # A registry to pull images from, busybox, of which a test makes the smallest image, what builds and runs images in a job,
 # git by ssh and with LFS, shells that complete, and what checks the manual page. fish finds its functions beside itself only if its `etc` is there, too.
 $(TEST_PROGRAMS)/.complete: .ci/unpack Makefile | host
@@ -188,9 +192,9 @@ test-leaks: export LEAK_JOBS ?= 2000
 test-leaks: setup
 	$(BIN)/python -m pytest --timeout 7200 -s tests/e2e/host/test_leaks.py
 
-# The whole contract of VMs, on machines.
+# The whole contract of VMs, on machines, which run Docker, too.
 test-qemu: export FULL_CONTRACT := qemu
-test-qemu: setup test-machines
+test-qemu: setup test-machines $(TEST_PROGRAMS)/.docker-complete
 	$(BIN)/python -m pytest --timeout 1800 -k qemu tests/vms/contract tests/actors/vms/qemu
 
 # Machines with systemd as PID 1, in namespaces, so only as root. Takes minutes, and more the first time, when it makes

@@ -59,7 +59,7 @@ def _runs(case: pytest.Item, host: type[Host]) -> bool:
         return False
     if case.get_closest_marker("services") is not None and not host.runs_services():
         return False
-    if case.get_closest_marker("shared_kernel") is not None and host.own_kernel:
+    if case.get_closest_marker("shared_kernel" if host.own_kernel else "own_kernel") is not None:
         return False
     if host.needs_root and os.geteuid() != 0:
         return False

@@ -23,6 +23,7 @@ from tests.vms.contract.kernel_uses import CALLS, DEVICES, FILE_SYSTEMS
 pytestmark = pytest.mark.real
 
 PROGRAMS = ("buildah", "podman", "crun", "conmon", "busybox", "docker-registry")
+DOCKER = ("docker", "dockerd", "containerd", "containerd-shim-runc-v2", "runc", "busybox")
 OF_EVERY_IMAGE = re.compile(r"lib(c|m|dl|pthread|rt|resolv)\.so|ld-linux")
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 ROOM = Shape(memory_gb=2)
@@ -62,10 +63,17 @@ REGISTRY = {
 }
 
 
+DAEMON = """
+mount -t cgroup2 none /sys/fs/cgroup
+dockerd --bridge=none --iptables=false --ip6tables=false --storage-driver=vfs >/tmp/dockerd.log 2>&1 &
+until docker info >/dev/null 2>&1; do sleep 1; done
+"""
+
+
 @lru_cache
-def programs() -> bytes:
+def programs(names: tuple[str, ...] = PROGRAMS) -> bytes:
     """Return a tar of Debian's programs for images, with the libraries that the usual image lacks."""
-    found = {f"usr/local/bin/{name}": unpacked_program(name) for name in PROGRAMS}
+    found = {f"usr/local/bin/{name}": unpacked_program(name) for name in names}
     environment = {**os.environ, "LD_LIBRARY_PATH": unpacked_libraries()}
     for program in tuple(found.values()):
         linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, env=environment).stdout
@@ -146,6 +154,18 @@ def test_layers_in_a_kept_folder_are_a_cache_of_later_builds(boot: Boot):
     exit_code, output = command(later, f"{IMAGE_OF_TWO_STAGES} {again}; podman --root ~/.layers run --rm two")
     assert exit_code == 0, output
     assert (output.count("Using cache"), output.splitlines()[-1]) == (2, "made by 0")
+
+
+@pytest.mark.own_kernel
+def test_docker_builds_and_runs_an_image_in_a_machine(boot: Boot):
+    """By the lines of the manual."""
+    manual = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
+    assert all(f"      {line}\n" in manual for line in DAEMON.split("\n") if line)
+    vm = boot(shape=ROOM)
+    assert vm.run("tar -x -C /", programs(DOCKER)) == (0, b"")
+    build = "docker build --network host --tag two . && docker run --network host --rm two"
+    exit_code, output = command(vm, f"{IMAGE_OF_TWO_STAGES} mv Containerfile Dockerfile; {DAEMON} {build}")
+    assert (exit_code, output.splitlines()[-1]) == (0, "made by 0"), output
 
 
 @pytest.mark.shared_kernel
