@@ -65,8 +65,8 @@ class TerminalsInterface(Protocol):
         """Set the size of a terminal in characters."""
         ...
 
-    def close(self, terminal: ForkTerminal) -> None:
-        """End a terminal, and with it its VM."""
+    def close(self, terminal: ForkTerminal, why: str = ...) -> None:
+        """End a terminal, and with it its VM; ``why`` is a sentence."""
         ...
 
     def gone(self, uuid: str) -> str | None:

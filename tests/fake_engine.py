@@ -152,8 +152,8 @@ class FakeTerminals:
         self._require(terminal)
         self.sizes.append((columns, rows))
 
-    def close(self, terminal: ForkTerminal) -> None:
-        self._storage.terminals.note_end(terminal.hold_id, "it was closed")
+    def close(self, terminal: ForkTerminal, why: str = "it was closed") -> None:
+        self._storage.terminals.note_end(terminal.hold_id, why)
         self._storage.holds.end(terminal.hold_id, HoldEnd.RELEASED)
 
     def gone(self, uuid: str) -> str | None:

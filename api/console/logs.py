@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from api.http.files import ByteSource
     from api.http.slots import StreamSlots
     from api.logs.access import LogAccess, ReadableLog
-    from storage import Build, Job, JobLog
+    from storage import Build, ForkTerminal, Job, JobLog
 
 
 _SHOWN_BYTES = 32 * 2**10
@@ -108,6 +108,7 @@ class JobPage(Page):
                 "held": [],
                 "may_retry": False,
                 "has_disk": False,
+                "terminals": [],
                 "form_token": "",
             }
         held = held_vms(self._site.storage, build) if build.debug else []
@@ -120,8 +121,15 @@ class JobPage(Page):
             "held": [each for each in held if each.job.id == job.id],
             "may_retry": build.state.terminal and job.state.failed and not job.soft_failed,
             "has_disk": self._site.storage.kept_disks.of_job(job.id) is not None,
+            "terminals": self._terminals(req, job),
             "form_token": self._site.form_token(req),
         }
+
+    def _terminals(self, req: falcon.Request, job: Job) -> list[ForkTerminal]:
+        """Return the terminals that the reader has open on the disk of a job."""
+        caller = self._site.access.caller(req)
+        there = self._site.storage.terminals.open()
+        return [each for each in there if each.job_id == job.id and each.user_id == caller.user.id]
 
 
 class LogParts:

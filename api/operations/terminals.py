@@ -15,11 +15,12 @@ from api.operations.operation import (
     Callers,
     Found,
     Membership,
+    Whole,
     created,
     done,
     operation,
 )
-from api.operations.things import JOB, ThisBuild, ThisCaller, ThisJob, ThisMembership
+from api.operations.things import JOB, ORGANIZATION, ThisBuild, ThisCaller, ThisJob, ThisMembership
 from storage import Build, ForkTerminal, Role, Scope, described, example, immutable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from api.fields import InputNumber, TerminalInput, TerminalSize
-    from storage import Uuid
+    from storage import Storage, Uuid
 
 TERMINALS = f"{JOB}/terminals"
 TERMINAL = f"{TERMINALS}/{{terminal}}"
@@ -92,6 +93,23 @@ class TerminalRecord:
             terminal.finished_at,
             terminal.why_ended,
         )
+
+
+@immutable
+class OpenTerminal:
+    """A terminal of the caller's that is open, with the job whose disk it is on."""
+
+    uuid: Uuid
+    pipeline: str = example("hello")
+    build_number: int
+    job_id: Uuid
+    step_key: str = example("test")
+    before: bool = example(value=False)
+    created_at: datetime
+    until: datetime
+
+
+OpenTerminals = Annotated[list[OpenTerminal], Whole("The open terminals, oldest first.")]
 
 
 @immutable
@@ -164,6 +182,17 @@ def open_terminal(
     return TerminalRecord.of(opened)
 
 
+@operation("listTerminals", GET, f"{ORGANIZATION}/terminals", "The terminals.")
+def list_terminals(call: Call, member: ThisMembership, caller: ThisCaller) -> OpenTerminals:
+    """List the terminals that the caller has open on the organization's disks."""
+    return [
+        each
+        for terminal in call.storage.terminals.open()
+        if terminal.user_id == caller.user.id and terminal.organization_id == member.organization.id
+        if (each := _with_job(call.storage, terminal)) is not None
+    ]
+
+
 @operation(
     "getTerminal",
     GET,
@@ -221,6 +250,23 @@ def resize_terminal(
 def close_terminal(call: Call, terminal: ThisTerminal) -> None:
     """End a terminal, and with it its VM."""
     call.engine.terminals.close(terminal)
+
+
+def _with_job(storage: Storage, terminal: ForkTerminal) -> OpenTerminal | None:
+    job = storage.jobs.get(terminal.job_id)
+    build = None if job is None else storage.builds.get(job.build_id)
+    if job is None or build is None:
+        return None
+    return OpenTerminal(
+        terminal.uuid,
+        build.pipeline_slug,
+        build.number,
+        job.uuid,
+        job.step_key,
+        terminal.before,
+        terminal.started_at,
+        terminal.until,
+    )
 
 
 def _require_role(call: Call, member: Membership, build: Build) -> None:

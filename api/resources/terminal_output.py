@@ -150,7 +150,8 @@ class TerminalOutputResource:
                 yield _of(shown)
                 heartbeat_at = now + _HEARTBEAT_SECONDS
                 if shown.exit_code is not None:
-                    self._service.engine.terminals.close(terminal)
+                    why = f"its shell has ended with exit code {shown.exit_code}"
+                    self._service.engine.terminals.close(terminal, why)
                     yield _event("exit", {"exit_code": shown.exit_code})
                     return
                 time.sleep(len(shown.data) / _BYTES_PER_SECOND)

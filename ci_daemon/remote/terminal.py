@@ -145,9 +145,13 @@ class RemoteTerminal:
             except (RequestFailed, ServiceUnreachable) as error:
                 if isinstance(error, RequestFailed) and error.status < _FINAL:
                     return  # the stream says why
-                with self._changed:
-                    self._size = self._size or size
+                self._put_back(size)
                 time.sleep(_AGAIN_SECONDS)
+
+    def _put_back(self, size: tuple[int, int] | None) -> None:
+        """Keep a size that could not be sent for the next try, unless there is another one by now."""
+        with self._changed:
+            self._size = self._size or size
 
     def _type(self, at: int, part: bytes) -> None:
         body = {"at": at, "data": base64.b64encode(part).decode()}

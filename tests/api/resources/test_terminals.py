@@ -125,7 +125,8 @@ def test_output_goes_on_after_the_byte_that_came_last(world: World, ada: Account
         ("exit", None, {"exit_code": 7}),
     ]
     assert world.engine.terminals.looks == [10]
-    assert ada.client.simulate_get(path).json["ended_at"] is not None
+    assert ada.client.simulate_get(path).json["why_ended"] == "its shell has ended with exit code 7"
+    assert ada.client.simulate_get(f"{ada.path}/terminals").json["data"] == []
 
 
 def test_a_stream_without_its_vm_ends_to_be_asked_again(world: World, ada: Account, path: str):
@@ -149,6 +150,9 @@ def test_a_stream_ends_with_the_token_of_its_reader(world: World, ada: Account, 
 def test_a_terminal_is_its_users_alone(world: World, ada: Account, path: str):
     grace = world.sign_up("grace@example.org")
     grace.join(ada, Role.OWNER)
+    (mine,) = ada.client.simulate_get(f"{ada.path}/terminals").json["data"]
+    assert path.endswith(f"/{mine['build_number']}/jobs/{mine['job_id']}/terminals/{mine['id']}")
+    assert grace.client.simulate_get(f"{ada.path}/terminals").json["data"] == []
     for method, below in (("GET", ""), ("DELETE", ""), ("GET", "/output")):
         assert code(grace.client.simulate_request(method, path + below)) == (404, "terminal_not_found")
     for below, body in (("/input", typing(0, b"ls")), ("/size", {"columns": 80, "rows": 24})):
