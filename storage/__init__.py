@@ -277,6 +277,7 @@ if TYPE_CHECKING:
         NewHostConnection,
         NewMerge,
         NewOrigin,
+        OrganizationKey,
         OriginEvent,
         PullRequestBuild,
         PushOutcome,

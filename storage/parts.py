@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from storage.service_state import Switches, TracesSent
     from storage.settings import BuildSettings
     from storage.source_hosts.commit_checks import CommitChecks
-    from storage.source_hosts.connections import HostConnections, RepositoryCredentials
+    from storage.source_hosts.connections import HostConnections, OrganizationKeys, RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
     from storage.source_hosts.origins import BuildOrigins, PushOutcomes
     from storage.source_hosts.repositories import Repositories, RepositoryChecks

@@ -136,7 +136,10 @@ class Storage:
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
     merge_queues = _part(lambda self: parts.MergeQueues(self._database))
-    repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
+    organization_keys = _part(lambda self: parts.OrganizationKeys(self._database, self.vault))
+    repository_credentials = _part(
+        lambda self: parts.RepositoryCredentials(self._database, self.vault, self.organization_keys)
+    )
     repository_checks = _part(lambda self: parts.RepositoryChecks(self._database, self.repositories))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repository_checks))
     commit_checks = _part(lambda self: parts.CommitChecks(self._database))

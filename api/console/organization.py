@@ -13,7 +13,17 @@ from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to, shows
 from api.console.pages import whole_number
 from api.errors.catalog import ApiError
-from api.operations import billing, caches, invites, machine_accounts, members, payments, registry_logins, secrets
+from api.operations import (
+    billing,
+    caches,
+    deploy_keys,
+    invites,
+    machine_accounts,
+    members,
+    payments,
+    registry_logins,
+    secrets,
+)
 from api.operations.api_tokens import ApiToken
 from api.operations.audit import AuditEntry
 from api.operations.invites import INVITABLE
@@ -68,6 +78,7 @@ class OrganizationSettingsPage(Page):
             invites=storage.invites.pending(organization.id),
             secrets=storage.secrets.names(SecretScope(organization.id)),
             logins=storage.registry_logins.of_organization(organization.id),
+            deploy_key=storage.organization_keys.of(organization.id),
             roles=list(Role),
             invitable=INVITABLE,
             form_token=self._site.form_token(req),
@@ -252,6 +263,7 @@ def add_organization_pages(
     form = OperationForm(site, secrets.limit_organization_secret, back, document, in_path=("name",))
     routes.add_page("/{org}/secrets/limits", form)
     routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.delete_organization_secret, back))
+    routes.add_page("/{org}/deploy-key/rotate", OperationForm(site, deploy_keys.rotate_deploy_key, back))
     login = given(registry_logins.SetRegistryLoginRequest)
     form = OperationForm(site, registry_logins.set_registry_login, back, login, in_path=("host",))
     routes.add_page("/{org}/registry-logins", form)

@@ -25,6 +25,7 @@ from actors.repositories import (
 )
 from api.body import ABSENT, given
 from api.errors.catalog import ApiError
+from api.operations.deploy_keys import key_for
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, owners_operation
 from api.operations.repositories import MERGE_AGAIN, PULL_REQUESTS, connecting, deploy_key_of
 from api.operations.things import ThisMembership, ThisRepository  # noqa: TC001 - read in hints
@@ -45,7 +46,7 @@ from storage import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from storage import Storage
+    from storage import Organization, Storage
 
 POLL_SECONDS = 60
 """The seconds between two looks at a repository on a plain git server, by default."""
@@ -145,6 +146,9 @@ class ConnectPlainRepoRequest:
     )
     submodules: bool = described("Pack the files of submodules, too.", default=False)
     lfs: bool = described("Pack the files of git LFS, too.", default=False)
+    organization_key: bool = described(
+        "Fetch with the deploy key of the organization, not with one of its own; for ssh.", default=False
+    )
     password: GitCredential | None = None
 
 
@@ -181,8 +185,8 @@ def connect_plain_repo(call: Call, member: ThisMembership, body: ConnectPlainRep
     known_as = body.full_name or repo_name(f"file://host{address}" if address.startswith("/") else address)
     if known_as is None or known_as.count("/") != 1 or not all(known_as.split("/")):
         raise ApiError(_REFUSED, f"{body.url} names no owner and repository: give --name OWNER/REPO")
-    credential = _credential(address, known_as, body.password)
-    heads, unread = _heads(call, address, credential)
+    credential, is_new = _credential(call.storage, member.organization, address, known_as, body)
+    heads, unread = (None, None) if is_new else _heads(call, address, credential)
     storage = call.storage
     with storage.transaction():
         made = storage.repositories.connect(member.organization.id, address, known_as, body.poll_seconds)
@@ -241,6 +245,10 @@ def remove_repo(call: Call, repository: ThisRepository) -> RemovedRepo:
 def rotate_repo_key(call: Call, repository: ThisRepository) -> RepoKey:
     """Make a new deploy key for an ssh repository; the former is forgotten."""
     former = _deploy_key(call, repository)
+    if former.of_organization:
+        organization = call.storage.organizations.by_id(repository.organization_id)
+        slug = "" if organization is None else organization.slug
+        raise ApiError(_REFUSED, f"{repository.url} has the organization's key: run `ci-daemon org rotate-key {slug}`")
     made = new_deploy_key(repository.repo_name, former.host_key)
     call.storage.repository_credentials.put(repository, made)
     return RepoKey.of(repository, made, former)
@@ -279,14 +287,27 @@ def _address(url: str) -> str:
         raise ApiError(_REFUSED, str(error)) from None
 
 
-def _credential(address: str, known_as: str, password: GitCredential | None) -> GitCredential | DeployKey | None:
-    """Return what a new repository is read with: the password given, or a new key. Raises ApiError."""
+def _credential(
+    storage: Storage, organization: Organization, address: str, known_as: str, body: ConnectPlainRepoRequest
+) -> tuple[GitCredential | DeployKey | None, bool]:
+    """Return what a new repository is read with, and whether that is a new key, not at its server yet.
+
+    Raises ApiError.
+    """
     protocol = Remote.parse(address).protocol
-    if password is not None:
+    if body.organization_key and (protocol != "ssh" or body.password is not None):
+        raise ApiError(_REFUSED, "--org-key is for ssh URLs, which have no user and token")
+    if body.password is not None:
         if protocol != "https":
             raise ApiError(_REFUSED, "--user and --token-file are for https URLs")
-        return password
-    return new_deploy_key(known_as, _server_key(address)) if protocol == "ssh" else None
+        return body.password, False
+    if protocol != "ssh":
+        return None, False
+    server_key = _server_key(address)
+    if not body.organization_key:
+        return new_deploy_key(known_as, server_key), True
+    key, is_new = key_for(storage, organization)
+    return DeployKey(key.private_key, key.public_key, server_key, of_organization=True), is_new
 
 
 def _server_key(address: str) -> str:
@@ -300,12 +321,7 @@ def _server_key(address: str) -> str:
 def _heads(
     call: Call, address: str, credential: GitCredential | DeployKey | None
 ) -> tuple[Mapping[str, str] | None, str | None]:
-    """Return the heads of a repository, or why they cannot be read.
-
-    A new deploy key is not at its server yet.
-    """
-    if isinstance(credential, DeployKey):
-        return None, None
+    """Return the heads of a repository, or why they cannot be read."""
     try:
         return heads_at(address, call.box.repositories, credential), None
     except GitError as error:

@@ -52,6 +52,16 @@ class RepositoryCredentialRow(Row, table="repository_credentials"):
     public_key = peewee.TextField(null=True)
     host_key = peewee.TextField(null=True)
     secret = peewee.BlobField()
+    of_organization = peewee.IntegerField()
+
+
+class OrganizationKeyRow(Row, table="organization_keys"):
+    """The deploy key of an organization; ``secret`` is its private half, sealed."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow, primary_key=True)
+    public_key = peewee.TextField()
+    secret = peewee.BlobField()
+    created_at = InstantField()
 
 
 class DeliveryRow(Row, table="deliveries", record=Delivery):

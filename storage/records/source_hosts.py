@@ -250,11 +250,24 @@ class GitCredential:
 
 @immutable
 class DeployKey:
-    """The ed25519 key of a fetch over ssh, in OpenSSH's formats, and the trusted public key of the host."""
+    """The ed25519 key of a fetch over ssh, in OpenSSH's formats, and the trusted public key of the host.
+
+    It is the repository's own, or that ``of_organization``, which several repositories share.
+    """
 
     private_key: str = field(repr=False)
     public_key: str
     host_key: str
+    of_organization: bool = False
+
+
+@immutable
+class OrganizationKey:
+    """The deploy key of an organization; the private half is for the service alone."""
+
+    private_key: str = field(repr=False)
+    public_key: str
+    created_at: datetime
 
 
 @immutable

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import uuid4
 
+from storage.database.clock import from_micros
 from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import HostConnectedElsewhere
 from storage.models.accounts import OrganizationRow
-from storage.models.source_hosts import HostConnectionRow, RepositoryCredentialRow
-from storage.records.source_hosts import DeployKey, GitCredential, HostConnection
+from storage.models.source_hosts import HostConnectionRow, OrganizationKeyRow, RepositoryCredentialRow
+from storage.records.source_hosts import DeployKey, GitCredential, HostConnection, OrganizationKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,20 +168,59 @@ def _sealed(row: Sequence[bytes | None]) -> bytes | None:
     return row[0]
 
 
-_Stored: TypeAlias = tuple[str | None, str, str, bytes]
+class OrganizationKeys:
+    """The deploy key of each organization that has one. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        row = OrganizationKeyRow
+        self._get = Query(
+            database,
+            lambda: row.select(row.secret, row.public_key, row.created_at).where(
+                row.organization == slot("organization_id")
+            ),
+            lambda found: (bytes(found[0]), str(found[1]), from_micros(found[2])),
+        )
+        self._put = Write(database, lambda: insert_into(row).on_conflict("REPLACE"))
+
+    def of(self, organization_id: int) -> OrganizationKey | None:
+        """Return an organization's key, None without. Raises SealBroken if the key of the service is another."""
+        found = self._get.one(organization_id=organization_id)
+        if found is None:
+            return None
+        sealed, public_key, created_at = found
+        private_key = self._vault.open(sealed, _context_of_organization(organization_id)).decode()
+        return OrganizationKey(private_key, public_key, created_at)
+
+    def put(self, organization_id: int, private_key: str, public_key: str) -> OrganizationKey:
+        """Give an organization a key, in place of any other, for all repositories that are fetched with it."""
+        sealed = self._vault.seal(private_key.encode(), _context_of_organization(organization_id))
+        with self._database.write():
+            now = self._database.now()
+            self._put.run(organization_id=organization_id, public_key=public_key, secret=sealed, created_at=now)
+            return written(self.of(organization_id))
+
+
+def _context_of_organization(organization_id: int) -> bytes:
+    return f"deploy key of organization {organization_id}".encode()
+
+
+_Stored: TypeAlias = tuple[str | None, str, str, bytes, bool]
 
 
 class RepositoryCredentials:
     """One credential for each repository that needs one. Safe in any thread."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
+    def __init__(self, database: Database, vault: Vault, keys: OrganizationKeys) -> None:
         self._database = database
         self._vault = vault
+        self._keys = keys
         row = RepositoryCredentialRow
         this = row.repository == slot("id")
         self._get = Query(
             database,
-            lambda: row.select(row.username, row.public_key, row.host_key, row.secret).where(this),
+            lambda: row.select(row.username, row.public_key, row.host_key, row.secret, row.of_organization).where(this),
             _stored_credential,
         )
         self._put = Write(database, lambda: insert_into(row).on_conflict("REPLACE"))
@@ -191,15 +231,24 @@ class RepositoryCredentials:
         found = self._get.one(id=repository.id)
         if found is None:
             return None
-        username, public_key, host_key, sealed = found
+        username, public_key, host_key, sealed, of_organization = found
+        if of_organization:
+            key = self._keys.of(repository.organization_id)
+            return None if key is None else DeployKey(key.private_key, key.public_key, host_key, of_organization=True)
         secret = self._vault.open(sealed, _context_of_repository(repository)).decode()
         return DeployKey(secret, public_key, host_key) if username is None else GitCredential(username, secret)
 
     def put(self, repository: Repository, credential: GitCredential | DeployKey) -> None:
-        """Give a repository a credential, in place of any other."""
-        columns: dict[str, SqlValue] = {"username": None, "public_key": None, "host_key": None}
+        """Give a repository a credential, in place of any other.
+
+        Of a key of its organization only the server's is stored, so that another key takes its place at once.
+        """
+        columns: dict[str, SqlValue] = {"username": None, "public_key": None, "host_key": None, "of_organization": 0}
         if isinstance(credential, GitCredential):
             columns["username"], secret = credential.username, credential.password
+        elif credential.of_organization:
+            secret = ""
+            columns |= {"public_key": "", "host_key": credential.host_key, "of_organization": 1}
         else:
             secret = credential.private_key
             columns |= {"public_key": credential.public_key, "host_key": credential.host_key}
@@ -214,9 +263,10 @@ class RepositoryCredentials:
 
 
 def _stored_credential(row: Sequence[str | bytes | None]) -> _Stored:
-    username, public_key, host_key, secret = row
+    username, public_key, host_key, secret, of_organization = row
     return (
-        None if username is None else str(username), str(public_key), str(host_key), bytes(secret)  # type: ignore[arg-type]
+        None if username is None else str(username), str(public_key), str(host_key), bytes(secret),  # type: ignore[arg-type]
+        bool(of_organization),
     )  # fmt: skip
 
 

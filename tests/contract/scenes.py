@@ -183,8 +183,7 @@ def _filled(world: World, outside: Outside) -> Scene:
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
     machine, machine_key = _machine_account(owner)
-    login = {"username": "ci", "password": "nobody-reads"}
-    owner.client.simulate_put(f"{owner.path}/registry-logins/registry.example.com", json=login)
+    _logins(owner)
     authenticator = with_passkey(owner)
     named = {
         "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
@@ -233,6 +232,13 @@ def _terminal(account: Account, job: str) -> str:
     """Open a terminal; return its id."""
     opened = account.client.simulate_post(f"{job}/terminals", json={})
     return str(opened.json["id"])
+
+
+def _logins(owner: Account) -> None:
+    """Make a deploy key, and a login at a registry."""
+    owner.client.simulate_post(f"{owner.path}/deploy-key")
+    login = {"username": "ci", "password": "nobody-reads"}
+    owner.client.simulate_put(f"{owner.path}/registry-logins/registry.example.com", json=login)
 
 
 def _machine_account(owner: Account) -> tuple[str, str]:

@@ -84,3 +84,33 @@ def set_organization(session: Session, /, *, org: str, **settings: Any) -> None:
     with session.owners_door() as door:
         document = document_of(door.perform(organizations.configure_organization, {"org": org}, body))
     session.answer(document, f"{org}: {settings_in_words(document, _SETTINGS)}")
+
+
+@org.command(cls=SharedCommand, reads=True)
+@click.argument("org")
+@pass_session
+def key(session: Session, *, org: str) -> None:
+    """Show the deploy key of the organization ORG, to be added at servers of git.
+
+    Repositories use it that were connected with `repo connect --org-key`.
+    """
+    from api.operations import deploy_keys  # noqa: PLC0415 - no other command needs keys
+
+    with session.door() as door:
+        found = door.perform(deploy_keys.get_deploy_key, {"org": org})
+    session.answer(document_of(found), found.public_key)
+
+
+@org.command(cls=SharedCommand)
+@click.argument("org")
+@pass_session
+def rotate_key(session: Session, *, org: str) -> None:
+    """Make a new deploy key for the organization ORG, and show it; the former is forgotten.
+
+    All repositories that use it are fetched with the new one from then on, so add it at their servers.
+    """
+    from api.operations import deploy_keys  # noqa: PLC0415 - as above
+
+    with session.door() as door:
+        made = door.perform(deploy_keys.rotate_deploy_key, {"org": org})
+    session.answer(document_of(made), made.public_key)

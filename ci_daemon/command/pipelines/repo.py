@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from api.operations import ABSENT, hosted_repositories, organizations, repositories
+from api.operations import hosted_repositories, organizations, repositories
 from ci_daemon.command.support.body_options import body_option, body_options, given
 from ci_daemon.command.support.command_classes import Command, Group, SharedCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -64,6 +64,7 @@ def repo() -> None:
 @click.option("--name", metavar="OWNER/REPO", help="Its name for pipelines; by default the end of the URL or path.")
 @body_option(hosted_repositories.ConnectPlainRepoRequest, "poll_seconds", "--poll")
 @body_options(hosted_repositories.ConnectPlainRepoRequest, "submodules", "lfs")
+@body_option(hosted_repositories.ConnectPlainRepoRequest, "organization_key", "--org-key")
 @_user_option
 @_token_file_option
 @click.option(
@@ -92,13 +93,15 @@ def connect(
     commits and pull requests show the states of their builds. Connecting again replaces the token.
 
     Repositories on plain git servers are connected on the box alone. For ssh a deploy key is made and printed, to be
-    added to the repository on its server, and the server's key is trusted from then on. The service's user must be able
-    to read a path. There a post-receive hook is installed, if there is none and that user may write it, so that pushes
-    are reported at once; otherwise the hook is printed.
+    added to the repository on its server; with --org-key it is that of the organization. The server's key is trusted
+    from then on. The service's user must be able to read a path. There a post-receive hook is installed, if there is
+    none and that user may write it, so that pushes are reported at once; otherwise the hook is printed.
     """
     if token_file is not None and user is None:
-        if name is not None or terms["poll_seconds"] is not ABSENT:
-            raise click.UsageError("--name and --poll are for plain git servers: leave them out with a host's token")
+        if name is not None or {"poll_seconds", "organization_key"} & given(terms).keys():
+            raise click.UsageError(
+                "--name, --poll and --org-key are for plain git servers: leave them out with a host's token"
+            )
         token = token_file.read(_MAX_TOKEN).strip()
         if not token:
             raise Failure(f"{token_file.name} is empty: write a token of the host's into it")

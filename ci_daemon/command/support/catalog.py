@@ -72,6 +72,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "user link": "Print a link to sign in.",
         "user list": "List the users.",
         "user remove": "Close a user's account.",
+        "org key": "Show the deploy key of an organization.",
+        "org rotate-key": "Make a new deploy key for an organization.",
         "org create": "Create an organization.",
         "org list": "List the organizations.",
         "org set": "Change an organization's settings.",

@@ -521,6 +521,7 @@ class Everything:
         by_ssh = storage.repositories.connect(acme, "git@example.org:acme/lib.git", "acme/lib", 60)
         storage.repositories.edit(by_ssh, merge_again=MergeAgain.LABELLED)
         storage.repository_credentials.put(by_ssh, DeployKey("private", "public", "host"))
+        storage.organization_keys.put(by_ssh.organization_id, "private", "public")
         self._merges(connected)
         return connected
 

@@ -121,6 +121,8 @@ CALLS = """
     org list
     org create New --owner ada@example.org
     org set acme --weight 2
+    org rotate-key acme
+    org key acme
     member add acme bob@example.org
     member list acme
     machine add acme deploy-bot
@@ -244,6 +246,7 @@ THEIR_OWN_WORDS = {
     "machine remove": "deleteMachineAccount",
     "member add": "addOrgMember",
     "org create": "createUserOrganization",
+    "org rotate-key": "rotateDeployKey",
     "org set": "configureOrganization",
     "notify add": "createNotification",
     "notify redeliver": "redeliverNotification",

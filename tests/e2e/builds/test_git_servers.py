@@ -154,3 +154,50 @@ def test_a_build_by_ssh_has_all_but_the_deploy_key(
     assert token in https.seen
     assert [each for each in log.splitlines() if each.startswith("found")] == ["found in /tmp/planted"]
     assert key.private_key.splitlines()[2] not in daemon.log
+
+
+def test_the_key_of_an_organization_fetches_submodules_too(
+    daemon: Daemon, client: Client, ssh: SshServer, root: Path, tmp_path: Path
+):
+    """One command makes another key, which takes its place for all of them; no job has either."""
+    lib = GitRepository(root / "shared-lib", "lib")
+    commit = lib.commit("Library", code="code of the library\n")
+    lib.push()
+    repository = begun(root / "by-org")
+    repository.commit("Parts", **{".gitmodules": f'[submodule "lib"]\n\tpath = lib\n\turl = {ssh.url(lib.bare)}\n'})
+    (repository.path / "lib").mkdir()
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{commit},lib")
+    repository.git("commit", "--quiet", "--message", "Add a submodule")
+    repository.push("main")
+    assert client.request("GET", "deploy-key").status_code == 404
+    first = daemon.json("org", "rotate-key", client.org)["public_key"]
+    ssh.let_run(first, tmp_path)
+    url = ssh.url(repository.bare)
+    document = connected(daemon, client, url, "--org-key", "--submodules")
+    assert document["deploy_key"] == first == client.get("deploy-key")["public_key"]
+    with closing(Storage.open(daemon.state, SystemClock())) as storage:
+        (found,) = [each for each in storage.repositories.all() if each.url == url]
+        key = storage.repository_credentials.of(found)
+    assert isinstance(key, DeployKey)
+    needle = key.private_key.splitlines()[2]
+    lines = built(daemon, client, repository, url, needle).splitlines()
+    assert "code of the library" in lines
+    assert [each for each in lines if each.startswith("found")] == ["found in /tmp/planted"]
+    refused = daemon.command("repo", "rotate-key", url, "--org", client.org, check=False)
+    assert f"run `ci-daemon org rotate-key {client.org}`" in refused.stderr
+    second = daemon.json("org", "rotate-key", client.org)["public_key"]
+    assert first != second == daemon.json("repo", "key", url, "--org", client.org)["deploy_key"]
+    repository.commit("Again")
+    repository.push("main")
+
+    def last_error() -> str | None:
+        (found,) = [each for each in daemon.json("repo", "list") if each["url"] == url]
+        return str(found["last_error"]) if found["last_error"] else None
+
+    until(last_error, "the refusal of the new key", 60)
+    ssh.let_run(second, tmp_path)
+    daemon.command("repo", "edit", url, "--org", client.org)
+    build = Build(client, f"{PAGE}/2")
+    until(lambda: client.request("GET", f"{PAGE}/2").status_code == 200, "the build after the rotation", 90)
+    assert build.finish(90)["state"] == "passed"
+    assert needle not in daemon.log
