@@ -12,6 +12,7 @@ from storage import immutable
 
 if TYPE_CHECKING:
     from actors.messages import (
+        CulpritFinderMessage,
         ImagePullerMessage,
         LeasePoolMessage,
         MailSenderMessage,
@@ -74,6 +75,7 @@ class Addresses:
     mail: Address[MailSenderMessage] = field(default_factory=Address)
     repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)
     schedules: Address[ScheduleRunnerMessage] = field(default_factory=Address)
+    culprits: Address[CulpritFinderMessage] = field(default_factory=Address)
     sources: Address[SourceFetcherMessage] = field(default_factory=Address)
     statuses: Address[StatusReporterMessage] = field(default_factory=Address)
     notifications: Address[NotifierMessage] = field(default_factory=Address)

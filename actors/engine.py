@@ -142,6 +142,7 @@ class Engine:
         self._composition.addresses.pool.post(Drain())
         self._composition.addresses.renders.post(Drain())
         self._composition.addresses.schedules.post(Drain())
+        self._composition.addresses.culprits.post(Drain())
         self._composition.addresses.sources.post(Drain())
 
     def stop(self) -> None:

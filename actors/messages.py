@@ -233,6 +233,9 @@ StatusReporterMessage = PollStorage
 ScheduleRunnerMessage = PollStorage | Drain
 """The messages of the schedule runner."""
 
+CulpritFinderMessage = PollStorage | Drain
+"""The messages of the culprit finder."""
+
 SourceFetcherMessage = PollStorage | Drain
 """The messages of the source fetcher."""
 

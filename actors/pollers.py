@@ -11,6 +11,7 @@ from actors.composition import ChildSpec
 from actors.mail.sender import MailSender
 from actors.notifications.notifier import Notifier
 from actors.repositories import MIRRORS
+from actors.repositories.culprit_finder import CulpritFinder
 from actors.repositories.source_fetcher import SourceFetcher
 from actors.repositories.watcher import RepositoryWatcher
 from actors.schedules.runner import ScheduleRunner
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.composition import Composition
     from actors.messages import (
+        CulpritFinderMessage,
         MailSenderMessage,
         NotifierMessage,
         RepositoryWatcherMessage,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PollerComposition:
-    """The actors for mail, repositories, schedules, source hosts and notifications.
+    """The actors for mail, repositories, schedules, culprits, source hosts and notifications.
 
     ``describe_build`` returns a build as the API shows it.
     """
@@ -60,6 +62,7 @@ class PollerComposition:
             ChildSpec(MailSender, addresses.mail, self._mail_sender),
             ChildSpec(RepositoryWatcher, addresses.repositories, self._repository_watcher),
             ChildSpec(ScheduleRunner, addresses.schedules, self._schedule_runner),
+            ChildSpec(CulpritFinder, addresses.culprits, self._culprit_finder),
             ChildSpec(SourceFetcher, addresses.sources, self._source_fetcher),
             ChildSpec(StatusReporter, addresses.statuses, self._status_reporter),
             ChildSpec(Notifier, addresses.notifications, self._notifier),
@@ -105,6 +108,9 @@ class PollerComposition:
 
     def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
         return spawn(ScheduleRunner, self.parts, pushes=self._pushes)
+
+    def _culprit_finder(self) -> Address[CulpritFinderMessage]:
+        return spawn(CulpritFinder, self.parts, pushes=self._pushes)
 
     def _source_fetcher(self) -> Address[SourceFetcherMessage]:
         return spawn(SourceFetcher, self.parts, pushes=self._pushes, recorder=self.parts.recorder, hosts=self.hosts)

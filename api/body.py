@@ -32,6 +32,7 @@ ABSENT: Any = object()
 
 FAIL_FAST = "Whether the first failure cancels the rest of a build."
 SUPERSEDED = "The builds that a newer push cancels: waiting ones, running ones of all branches but the default, or all."
+FIND_CULPRITS = "Whether the commit is searched that breaks a job of the default branch."
 STRICT_SHELL = "Whether each line of a command that fails fails its step, in builds from now on."
 """The sentences of settings that organizations and pipelines both have."""
 

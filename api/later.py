@@ -23,6 +23,7 @@ from api.operations import (
     caches,
     cli_login,
     coverage,
+    culprits,
     deploy_keys,
     favourites,
     github_installations,
@@ -88,7 +89,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door = HttpDoor(site.service, core.access, core.pager, core.rates)
     door.add(routes, cli_login, identity_providers, passkeys, sign_up)
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
-    door.add(routes, machine_accounts, registry_logins, deploy_keys)
+    door.add(routes, machine_accounts, registry_logins, deploy_keys, culprits)
     door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
     door.add(routes, runs, terminals)
     routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))

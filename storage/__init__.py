@@ -172,6 +172,7 @@ if TYPE_CHECKING:
         WaitsFor,
         pull_request_ref,
     )
+    from storage.records.culprits import CulpritSearch, CulpritState, CulpritTest
     from storage.records.environments import (
         ENVIRONMENT_NAME,
         GATE_SECONDS,

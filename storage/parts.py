@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from storage.builds.build_history import BuildHistory, ServiceFailures
     from storage.builds.builds import Approvals, Builds
     from storage.builds.concurrency import ConcurrencyGroups, SupersededBuilds
+    from storage.builds.culprits import Culprits
     from storage.builds.environments import Environments
     from storage.builds.gates import Gates
     from storage.builds.generated import GeneratedJobs

@@ -37,6 +37,7 @@ _YIELDS = {
     Priority.DEFAULT_BRANCH: 600,
     Priority.BRANCH: 600,
     Priority.SCHEDULE: 21_600,
+    Priority.CULPRIT: 21_600,
 }
 _MAX_GB = 1_000_000
 

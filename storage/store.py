@@ -125,6 +125,7 @@ class Storage:
     artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))
     artifact_retention = _part(lambda self: parts.ArtifactRetention(self._database, self._artifact_files))
     budgets = _part(lambda self: parts.Budgets(self._database, self.billing, self.builds, self.holds))
+    culprits = _part(lambda self: parts.Culprits(self._database, self.billing, self.builds))
     _meter = _part(lambda self: parts.Meter(self._database, self.billing, self._budget_charges))
     jobs = _part(lambda self: parts.Jobs(self._database, self.attempts, self._meter, self.ledger, self.holds))
     leases = _part(lambda self: parts.Leases(self._database, self.jobs, self.attempts, self._meter))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from actors.ir.language.reference import json_schema, language_reference
     from actors.ir.language.rendering import PipelineFile
     from actors.ir.language.yaml_text import FileInvalid
-    from actors.ir.planning import Plan, load, parse, plan
+    from actors.ir.planning import Plan, load, parse, plan, with_needed
     from actors.ir.problems import ProblemRow, find_problems
     from actors.ir.schedule_times import ScheduleInvalid, ScheduleTimes
     from actors.ir.settings import IrSettings

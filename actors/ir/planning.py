@@ -8,7 +8,7 @@ Each job comes after those that it depends on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heapify, heappop, heappush
@@ -145,6 +145,22 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """A sentence for each of them."""
         return tuple(map(str, self.unknown_keys))
+
+
+def with_needed(plan: Plan, wanted: Collection[int]) -> Plan:
+    """Return the plan of the jobs at some positions, and of all that they need."""
+    needed = set(wanted)
+    for position in reversed(range(len(plan.jobs))):
+        if position in needed:
+            needed.update(dependency.position for dependency in plan.jobs[position].depends_on)
+    places = {position: place for place, position in enumerate(sorted(needed))}
+    return replace(plan, jobs=tuple(_moved(plan.jobs[position], places) for position in places))
+
+
+def _moved(job: NewJob, places: Mapping[int, int]) -> NewJob:
+    """Return a job whose dependencies are at new places."""
+    depends_on = (each._replace(position=places[each.position]) for each in job.depends_on)
+    return replace(job, depends_on=tuple(depends_on))
 
 
 def topological(keys: Sequence[object], depends_on: Dependencies) -> list[int]:

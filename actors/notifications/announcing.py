@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from actors.mail import FailedStep, Mails
     from actors.parts import Parts
+    from actors.settings import EngineSettings
     from storage import Build, EndedBuild, Notification, NotificationDelivery, Pipeline, Storage, ToldEnd
 
 _NOBODY = "the build has no commit author, and to_creator is off"
@@ -82,6 +83,20 @@ def recipient_of(
     return Recipient(address)
 
 
+def recipient_for(storage: Storage, settings: EngineSettings, build: Build, candidate: str | None) -> Recipient:
+    """Return the recipient of a mail about a build.
+
+    The ``candidate`` is the address of a commit's author, or that of the build's creator.
+    """
+    if not settings.mail.host:
+        return Recipient(None, _NO_SERVER)
+    if build.from_fork:  # its branch only has a name of ours
+        return Recipient(None, _FORK)
+    members = {each.email for each in storage.members.all(build.organization_id)}
+    domains = {each.lower() for each in settings.notifications.mail_domains}
+    return recipient_of(candidate, members, domains, storage.mail_opt_outs.has)
+
+
 class Announcements:
     """Announces ends of builds to the notifications of their pipelines. Used by one thread at a time.
 
@@ -103,6 +118,9 @@ class Announcements:
         if build is None or not build.state.terminal:
             storage.ended_builds.tell(ended, None)
             return
+        if build.culprit_search_id is not None:  # the search says what came of it
+            storage.ended_builds.tell(ended, None)
+            return
         counts = build.state is not BuildState.CANCELED and not build.from_fork and not build.refused
         before = storage.ended_builds.last_told(build)
         events = events_of(build.number, build.state, before) if counts else (BuildEvent.FINISHED,)
@@ -120,6 +138,16 @@ class Announcements:
                 pipeline = storage.pipelines.by_id(build.pipeline_id)
                 if counts and pipeline is not None:
                     storage.pipeline_triggers.follow(build, pipeline)
+                    self._search_culprit(build, pipeline)
+
+    def _search_culprit(self, build: Build, pipeline: Pipeline) -> None:
+        """Begin the search for the commit that broke a build, in the caller's transaction."""
+        storage = self._storage
+        wanted = storage.pipelines.find_culprits(pipeline.id)
+        if wanted is None:
+            wanted = self._live_settings.now.repositories.find_culprits
+        if wanted and build.state is BuildState.FAILED and storage.repositories.of_pipeline(pipeline) is not None:
+            storage.culprits.begin(build)
 
     def _prepared(
         self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]
@@ -164,14 +192,7 @@ class Announcements:
         return write
 
     def _recipient(self, notification: Notification, build: Build) -> Recipient:
-        if not self._live_settings.now.mail.host:
-            return Recipient(None, _NO_SERVER)
-        if build.from_fork:  # its branch only has a name of ours
-            return Recipient(None, _FORK)
-        storage = self._storage
-        members = {each.email for each in storage.members.all(build.organization_id)}
-        domains = {each.lower() for each in self._live_settings.now.notifications.mail_domains}
-        return recipient_of(self._author(notification, build), members, domains, storage.mail_opt_outs.has)
+        return recipient_for(self._storage, self._live_settings.now, build, self._author(notification, build))
 
     def _author(self, notification: Notification, build: Build) -> str | None:
         """Return the address of a commit's author; of a build without one its creator's, if those are told."""

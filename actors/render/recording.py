@@ -20,7 +20,7 @@ from storage import RENDER_LOG, BuildErrorCode, DeclaringRepository
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.ir import Built
+    from actors.ir import Built, Plan
     from actors.parts import VmParts
     from actors.vms import Images
     from storage import Build, Clock, Pipeline, Rendered, Storage
@@ -99,6 +99,7 @@ class RenderRecorder:
             envelope = Envelope.parse(rendered.envelope)
             pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
             planned = load(pipeline_ir, self._live_settings.now.ir, built_of(self._storage, build, pipeline))
+            planned = self._searched(build, planned)
         except RenderFailed as failure:
             self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
         except IrError as error:
@@ -125,9 +126,19 @@ class RenderRecorder:
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         return None if pipeline is None else built_of(self._storage, build, pipeline)
 
+    def _searched(self, build: Build, planned: Plan) -> Plan:
+        """Return a plan as it is, or that of the one job that a search looks at. Raises RenderFailed."""
+        search = None if build.culprit_search_id is None else self._storage.culprits.get(build.culprit_search_id)
+        if search is None:
+            return planned
+        from actors.render.job_alone import job_alone  # noqa: PLC0415 - few builds look for culprits
+
+        return job_alone(planned, search.step_key)
+
     def _follow(self, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
         """Store the pipelines that the repository declares, if the build is of its default branch."""
-        if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
+        newest = build.culprit_search_id is None  # else it is of an earlier commit
+        if newest and pipeline.repo_name is not None and build.branch == pipeline.default_branch:
             declared = {each.slug: each.declaration for each in envelope.pipelines}
             repository = DeclaringRepository(pipeline.organization_id, pipeline.repo_name, pipeline.repository)
             self._storage.declarations.follow(repository, declared)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.log_watchers import LogWatchers
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitParts
-    from actors.repositories.fetching.mirror import Heads
+    from actors.repositories.fetching.mirror import Commit, Heads
     from actors.source_hosts.host import HostEvent
     from storage import Delivery, Repository
 
@@ -39,6 +39,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _BRANCH, _TAG = "refs/heads/", "refs/tags/"
+_MOST_SEARCHED = 2_000
+"""The most commits among which a culprit is searched."""
 
 
 class PushBuilds:
@@ -135,6 +137,33 @@ class PushBuilds:
             return FetchedSource(found.name, found.commit, message, archive, env, verified_ref=verified, ref=found.ref)
 
         return self._fetching(repository, fetched)
+
+    def commits_between(self, repository: Repository, old: str, new: str) -> tuple[str, ...] | None:
+        """Return the commits after an old one up to a new one, oldest first; of a merge only the merge.
+
+        None if the old one is not before the new one, or they are more than can be searched. Raises GitError.
+        """
+
+        def listed() -> tuple[str, ...] | None:
+            mirror = self._mirror(repository)
+            mirror.fetch()
+            if not (mirror.has(old) and mirror.has(new)) or mirror.merge_base(old, new) != old:
+                return None
+            options = ("--first-parent", "--reverse")
+            commits = tuple(mirror.run("rev-list", *options, "--end-of-options", f"{old}..{new}").decode().split())
+            return commits if len(commits) <= _MOST_SEARCHED else None
+
+        return self._fetching(repository, listed)
+
+    def commit_of(self, repository: Repository, commit: str) -> Commit:
+        """Return the message and the author of a commit. Raises GitError."""
+
+        def read() -> Commit:
+            mirror = self._mirror(repository)
+            mirror.fetch_commit(commit)
+            return mirror.commit(commit)
+
+        return self._fetching(repository, read)
 
     def remove_orphans(self) -> None:
         """Delete the mirrors of disconnected repositories, and what killed processes left in others.

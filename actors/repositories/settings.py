@@ -56,6 +56,15 @@ class RepositorySettings:
     merge_queue_builds: int = setting(
         3, "The most merges of a merge queue that are built at a time for one target.", at_least=1, live=True
     )
+    find_culprits: bool = setting(
+        default=True,
+        description="Whether the commit is searched that broke a job of a default branch; pipelines and organizations"
+        " may have their own choice.",
+        live=True,
+    )
+    culprit_builds: int = setting(4, "The most builds of one search at a time.", at_least=2, at_most=50, live=True)
+    culprit_minutes: int = setting(180, "The minutes after which a search is given up.", at_least=1, live=True)
+    culprit_cents: int = setting(500, "The most cents that the builds of one search may cost.", at_least=1, live=True)
     ca_file: Path | None = setting(
         None,
         "The certificates of the authorities that hosts are trusted by; if not set, those that this host trusts.",

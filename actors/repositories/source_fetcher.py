@@ -134,7 +134,7 @@ class SourceFetcher(Supervised[_Message, _Fetch]):
         self._storage.sources.store(build.uuid, source.archive)
         with self._storage.transaction():
             goes_on = self._storage.renders.fetched(build.id, source)
-            if goes_on and source.ref:
+            if goes_on and source.ref and build.culprit_search_id is None:  # else the commit has no part in it
                 origin = NewOrigin(repository.id, OriginEvent.MANUAL, source.ref, pull_request=source.pull_request)
                 reports = self._hosts[repository.provider].reports
                 self._storage.build_origins.record(build.id, origin, reports=reports)

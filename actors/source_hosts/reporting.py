@@ -167,7 +167,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         ]
         found = ((origin, self._storage.builds.get(origin.build_id)) for origin in origins)
         builds = [
-            Report(report_state(build.state), build, origin, self._url(build), coverage=self._coverage(build))
+            Report(report_state(build.state), build, origin, self._url(build), coverage=self._more(build))
             for origin, build in found
             if build is not None
         ]
@@ -200,8 +200,13 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
             if found is not None and other.build_id != build.id:
                 others.append(Report(report_state(found.state), found, other, self._url(found)))
         outdated = all(each.build_id != build.id for each in latest)
-        state, coverage = report_state(build.state), self._coverage(build)
+        state, coverage = report_state(build.state), self._more(build)
         return Report(state, build, origin, self._url(build), tuple(others), outdated, coverage)
+
+    def _more(self, build: Build) -> str:
+        """Return what there is to say of a build beside its state: what broke it, and its coverage."""
+        search = self._storage.culprits.of_build(build.id) if build.state is BuildState.FAILED else None
+        return ", ".join(filter(None, ("" if search is None else search.in_words, self._coverage(build))))
 
     def _coverage(self, build: Build) -> str:
         """Return the coverage of a build that has ended, in words: read once, as its reports do not change."""

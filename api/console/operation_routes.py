@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from api.console.cookies import local_path
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
-from api.operations import builds, favourites, jobs, pipelines, schedules, secrets
+from api.operations import builds, culprits, favourites, jobs, pipelines, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,7 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
         ("cancel", builds.cancel_build),
         ("approve", builds.approve_build),
         ("retry", builds.retry_build),
+        ("culprit/stop", culprits.stop_culprit_search),
     ):
         routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, performed, this_build))
     routes.add_page(

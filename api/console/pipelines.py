@@ -205,14 +205,14 @@ class PipelineSettingsPage(Page):
 
 def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``updatePipeline`` for the form of the settings."""
-    strict_shell = {"yes": True, "no": False, "": None}
+    choices = {"yes": True, "no": False, "": None}
     followers = fields.get("followers")
     return {
         **({} if followers is None else {"followers": followers.replace(",", " ").split()}),
         **{
-            name: strict_shell[given]
+            name: choices[given]
             for name, given in fields.items()
-            if name == "strict_shell" and given in strict_shell
+            if name in {"strict_shell", "find_culprits"} and given in choices
         },
         "name": fields.get("name", ""),
         "default_branch": fields.get("default_branch", ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime  # noqa: TC003 - the model of a record reads the annotations
 from typing import TYPE_CHECKING, Annotated, Self
 
-from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
+from api.body import ABSENT, FAIL_FAST, FIND_CULPRITS, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
 from api.operations.operation import GET, PATCH, POST, Call, Span, created, operation, owners_operation
 from api.operations.things import NAMED_USER, ORGANIZATION, NamedUser, ThisMembership, ThisUser
@@ -56,6 +56,7 @@ class HostedOrganization:
     fork_secrets: bool | None
     provider: str | None
     strict_shell: bool | None
+    find_culprits: bool | None
 
     @classmethod
     def of(cls, storage: Storage, each: Organization) -> Self:
@@ -74,6 +75,7 @@ class HostedOrganization:
             fork_secrets=each.fork_secrets,
             provider=each.provider,
             strict_shell=each.strict_shell,
+            find_culprits=each.find_culprits,
         )
 
 
@@ -101,6 +103,7 @@ class ConfigureOrganizationRequest:
         choices=PROVIDERS,
     )
     strict_shell: bool | None = described(STRICT_SHELL, default=ABSENT)
+    find_culprits: bool | None = described(FIND_CULPRITS, default=ABSENT)
 
 
 @operation("listOrganizations", GET, _ORGANIZATIONS, "A page of organizations.")

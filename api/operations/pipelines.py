@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.body import ABSENT, FAIL_FAST, STRICT_SHELL, SUPERSEDED, given
+from api.body import ABSENT, FAIL_FAST, FIND_CULPRITS, STRICT_SHELL, SUPERSEDED, given
 from api.errors.catalog import ApiError
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Span, created, done, operation
 from api.operations.things import ORGANIZATION, PIPELINE, ThisMembership, ThisPipeline
@@ -60,8 +60,8 @@ class UpdatePipelineRequest:
     ``concurrency_group`` is for builds from now on; ``{branch}`` in it stands for a build's branch, and null for no
     group. ``cancel_superseded`` are the builds that a newer push to their branch or pull request cancels: those that
     wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host,
-    and so does null of ``strict_shell``. With that each line of a command that fails fails its step, in builds from now
-    on.
+    and so does null of ``strict_shell`` and ``find_culprits``. With ``strict_shell`` each line of a command that fails
+    fails its step, in builds from now on.
     """
 
     name: RequiredText = described("Its name to show; the slug stays.", default=ABSENT, word="NAME")
@@ -82,6 +82,7 @@ class UpdatePipelineRequest:
     )
     cancel_superseded: CancelSuperseded | None = described(SUPERSEDED, default=ABSENT)
     strict_shell: bool | None = described(STRICT_SHELL, default=ABSENT)
+    find_culprits: bool | None = described(FIND_CULPRITS, default=ABSENT)
     artifacts_public: bool = described(
         "Whether anybody can read the latest artifacts of the repository's own branches.", default=ABSENT
     )

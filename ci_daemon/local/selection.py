@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from actors.ir import with_needed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -31,18 +33,7 @@ def step_named(jobs: Sequence[S], wanted: str) -> S:
 
 def select_steps(plan: Plan, wanted: Iterable[str]) -> Plan:
     """Return the plan of some steps, by key or name, and their ancestors. Raises UnknownStep."""
-    needed = {plan.jobs.index(step_named(plan.jobs, each)) for each in wanted}
-    for position in reversed(range(len(plan.jobs))):
-        if position in needed:
-            needed.update(dependency.position for dependency in plan.jobs[position].depends_on)
-    places = {position: place for place, position in enumerate(sorted(needed))}
-    return replace(plan, jobs=tuple(_moved(plan.jobs[position], places) for position in places))
-
-
-def _moved(job: NewJob, places: dict[int, int]) -> NewJob:
-    """Return a job whose dependencies are at new places."""
-    depends_on = (each._replace(position=places[each.position]) for each in job.depends_on)
-    return replace(job, depends_on=tuple(depends_on))
+    return with_needed(plan, {plan.jobs.index(step_named(plan.jobs, each)) for each in wanted})
 
 
 def without_deployments(plan: Plan, chosen: Iterable[str]) -> Plan:

@@ -11,7 +11,7 @@ import secrets
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from api.operations import LOG_PATH, builds, jobs, runs, tests
+from api.operations import LOG_PATH, builds, culprits, jobs, runs, tests
 from ci_daemon.mcp.protocol import Tool, ToolFailed
 from ci_daemon.remote.errors import RequestFailed, ServiceUnreachable
 
@@ -138,7 +138,20 @@ class _Agent:
         cases = islice(self._server.rows(tests.list_build_tests, names, {"outcome": "failed"}), _MOST_TESTS)
         if lines := [f"{each.step_key}: {each.suite} {each.name}: {each.output[:_MOST_LINE]}" for each in cases]:
             parts.append(untrusted("\n".join(lines), "failed tests, by report"))
-        return "\n\n".join([*parts, *self._since_green(names, build)])
+        return "\n\n".join([*parts, *self._culprit(names), *self._since_green(names, build)])
+
+    def _culprit(self, names: Mapping[str, str]) -> list[str]:
+        """Return a part about the commit that broke a build of the default branch, if it is searched."""
+        try:
+            found = self._server.perform(culprits.get_culprit, names)
+        except RequestFailed as error:
+            if error.code != "culprit_not_searched":
+                raise
+            return []
+        told = f"Search for the commit that broke {found.step_key}: {found.state}, {found.reason}"
+        if found.culprit is None:
+            return [told]
+        return [told, untrusted(f"{found.culprit} {(found.subject or '')[:_MOST_LINE]}", "the commit")]
 
     def log(self, given: Mapping[str, Any]) -> str:
         names = _build_names(given["build"])
@@ -185,7 +198,7 @@ class _Agent:
         """Return a part about the builds of the branch since the last one that passed before this one."""
         later: list[BuildRecord] = []
         for each in islice(self._server.rows(builds.list_builds, names), _LOOK_BACK):
-            if each.branch != build.branch or each.number > build.number:
+            if each.branch != build.branch or each.number > build.number or each.priority == "culprit":
                 continue
             if each.state == "passed":
                 commits = [f"{one.commit} {(one.message or '').partition(chr(10))[0][:_MOST_LINE]}" for one in later]

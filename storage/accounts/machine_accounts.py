@@ -44,7 +44,6 @@ class MachineAccounts:
                 UserRow.select(*_MACHINE.selected)
                 .join(MembershipRow, on=MembershipRow.user == UserRow.id)
                 .where(of_organization, standing)
-                .order_by(UserRow.email)
             ),
             _MACHINE,
         )
@@ -95,7 +94,7 @@ class MachineAccounts:
 
     def all(self, organization_id: int) -> list[MachineAccount]:
         """Return an organization's machine accounts by name."""
-        return self._all.all(organization_id=organization_id)
+        return sorted(self._all.all(organization_id=organization_id), key=lambda machine: machine.address)
 
     def named(self, organization: Organization, name: str) -> User | None:
         """Return the user that a machine account is; None if the organization has none of this name."""

@@ -87,6 +87,7 @@ class Organizations:
                 "fork_secrets",
                 "provider",
                 "strict_shell",
+                "find_culprits",
             ),
         )
         self._all = Query(

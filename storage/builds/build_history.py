@@ -81,7 +81,7 @@ class BuildHistory:
             _PAST,
         )
         seconds = (JobRow.finished_at - JobRow.started_at) / (SECOND * 1.0)
-        jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent)
+        jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent, counts())
         ran = JobRow.started_at.is_null(is_null=False) & JobRow.finished_at.is_null(is_null=False)
         mean = peewee.fn.AVG(seconds)
         self._slowest = Query(

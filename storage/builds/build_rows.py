@@ -29,9 +29,10 @@ def counts(builds: type[BuildRow] = BuildRow) -> peewee.Expression:
 
     Every summary (badges, feeds, notifications, figures, the build that a schedule repeats) takes these alone. A build
     that a request asked for and that was refused does not count: its row is there for the answer that names it. One of
-    the service's own triggers without a valid plan counts, because nobody else hears of it.
+    the service's own triggers without a valid plan counts, because nobody else hears of it. One that looks for a
+    culprit runs one job of an earlier commit.
     """
-    return builds.refused == 0
+    return (builds.refused == 0) & builds.culprit_search_id.is_null()
 
 
 @cache

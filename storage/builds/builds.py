@@ -87,6 +87,7 @@ class Builds:
                 passed.branch == slot("branch"),
                 passed.state == BuildState.PASSED,
                 passed.from_fork == 0,
+                passed.culprit_search_id.is_null(),
                 passed.number < slot("before"),
                 *conditions,
             )
@@ -117,6 +118,12 @@ class Builds:
         )
         self._unfinished_states = Query(
             database, lambda: BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
+        )
+        searches = peewee.Table("culprit_searches")  # its model is imported once there is a search
+        self._searching = Query(
+            database,
+            lambda: searches.select(searches.c.id).where(searches.c.id > 0, searches.c.ended_at.is_null()).limit(1),
+            first,
         )
         self._to_cancel = Query(
             database,
@@ -269,6 +276,10 @@ class Builds:
     def to_cancel(self) -> list[int]:
         """Return the ids of builds whose cancel is requested and has not begun, oldest first."""
         return self._to_cancel.all()
+
+    def has_culprit_searches(self) -> bool:
+        """Tell whether a search for a culprit has not ended."""
+        return self._searching.one() is not None
 
     def env(self, build_id: int) -> dict[str, str]:
         """Return a build's environment, decrypted; empty if it has none. Raises SealBroken."""

@@ -36,7 +36,12 @@ class _Waiting:
 
 
 def group_of(pipeline: Pipeline, new: NewBuild) -> str | None:
-    """Return a build's concurrency group: that of its file, else that of its pipeline."""
+    """Return a build's concurrency group: that of its file, else that of its pipeline.
+
+    One that looks for a culprit has none, so that it never delays or cancels another build.
+    """
+    if new.culprit_search_id is not None:
+        return None
     group = pipeline.concurrency_group if new.concurrency is None else new.concurrency.group
     return None if group is None else shared_name(group, new.branch, new.untrusted_origin)
 

@@ -118,6 +118,12 @@ class Pipelines:
             ),
             first,
         )
+        finds = peewee.fn.COALESCE(PipelineRow.find_culprits, OrganizationRow.find_culprits)
+        self._find_culprits: Query[bool | None] = Query(
+            database,
+            lambda: PipelineRow.select(finds).join(OrganizationRow).where(this),
+            lambda row: None if row[0] is None else bool(row[0]),
+        )
         superseded = peewee.fn.COALESCE(PipelineRow.cancel_superseded, OrganizationRow.cancel_superseded)
         self._cancel_superseded: Query[CancelSuperseded | None] = Query(
             database,
@@ -189,6 +195,10 @@ class Pipelines:
     def fails_fast(self, pipeline_id: int) -> bool:
         """Tell whether a pipeline's builds fail fast, by its own setting or its organization's."""
         return bool(self._fails_fast.one(id=pipeline_id))
+
+    def find_culprits(self, pipeline_id: int) -> bool | None:
+        """Return whether a pipeline or its organization lets culprits be searched; None leaves it to the host."""
+        return self._find_culprits.one(id=pipeline_id)
 
     def cancel_superseded(self, pipeline_id: int) -> CancelSuperseded | None:
         """Return which superseded builds a pipeline or its organization cancels; None if neither says."""

@@ -235,6 +235,7 @@ class OrganizationChanges(TypedDict, total=False):
     fork_secrets: bool | None
     provider: str | None
     strict_shell: bool | None
+    find_culprits: bool | None
 
 
 @immutable
@@ -258,6 +259,7 @@ class Organization:
     """The way in which its VMs are made."""
 
     strict_shell: bool | None = hidden()
+    find_culprits: bool | None = hidden()
     created_at: datetime
 
 

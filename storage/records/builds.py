@@ -62,7 +62,7 @@ class Priority(StrEnum):
     """The reason for a build, which says for how long its jobs let others of its organization go first.
 
     ``manual``: somebody asked for it, in person or by the API. ``branch``: a push to another branch than the
-    pipeline's default, or a tag.
+    pipeline's default, or a tag. ``culprit``: the service searches the commit that broke a job.
     """
 
     MANUAL = "manual"
@@ -70,6 +70,7 @@ class Priority(StrEnum):
     DEFAULT_BRANCH = "default_branch"
     BRANCH = "branch"
     SCHEDULE = "schedule"
+    CULPRIT = "culprit"
 
 
 HEADS, TAGS = "refs/heads/", "refs/tags/"
@@ -168,6 +169,9 @@ class NewBuild:
     upstream_id: int | None = None
     """The build of another pipeline that it follows; None if it follows none."""
 
+    culprit_search_id: int | None = None
+    """The search that it is a build of: it has only the job that is looked at, and what that needs."""
+
     @property
     def has_source(self) -> bool:
         """True if it has a source archive, its own or that of the build that it repeats."""
@@ -191,7 +195,8 @@ class Build:
     ``branch``, ``commit`` and ``source`` are what its request said. ``verified_event`` and ``verified_ref`` are what
     the service knows by itself: the ref, by its full name, whose head it fetched; None if nobody verified it.
     If ``base_commit`` is set, its files are those of ``merge_commit``, the merge of ``commit`` into it.
-    ``budget_id`` is the API key whose budget pays for it.
+    ``budget_id`` is the API key whose budget pays for it. One with a ``culprit_search_id`` runs one job of an earlier
+    commit, and says nothing about its branch.
     """
 
     id: int
@@ -240,11 +245,14 @@ class Build:
     base_commit: str | None = None
     merge_commit: str | None = None
     budget_id: int | None = None
+    culprit_search_id: int | None = None
 
     @property
     def priority(self) -> Priority:
         """The reason for it, which decides when its jobs get VMs."""
         event = self.verified_event
+        if self.culprit_search_id is not None:
+            return Priority.CULPRIT
         if self.created_by is not None or event in {VerifiedEvent.MANUAL, VerifiedEvent.API}:
             return Priority.MANUAL
         if event is VerifiedEvent.SCHEDULE:

@@ -54,6 +54,7 @@ class NewPipeline:
     cancel_superseded: CancelSuperseded | None = None
     strict_shell: bool | None = None
     artifacts_public: bool = False
+    find_culprits: bool | None = None
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -74,6 +75,7 @@ class PipelineChanges(TypedDict, total=False):
     strict_shell: bool | None
     artifacts_public: bool
     followers: tuple[str, ...]
+    find_culprits: bool | None
 
 
 @immutable
@@ -81,9 +83,9 @@ class Pipeline:
     """A pipeline.
 
     Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. Where
-    ``strict_shell`` is null, the setting of the organization or host applies. With ``artifacts_public`` anybody can
-    read the latest artifacts of the repository's own branches, also of a private pipeline. ``followers`` are the slugs
-    of other organizations whose pipelines may follow it, and take its files.
+    ``strict_shell`` or ``find_culprits`` is null, the setting of the organization or host applies. With
+    ``artifacts_public`` anybody can read the latest artifacts of the repository's own branches, also of a private
+    pipeline. ``followers`` are the slugs of other organizations whose pipelines may follow it, and take its files.
     """
 
     id: int
@@ -113,6 +115,7 @@ class Pipeline:
     strict_shell: bool | None
     artifacts_public: bool
     followers: tuple[str, ...] = example(["globex"])
+    find_culprits: bool | None
 
 
 @immutable

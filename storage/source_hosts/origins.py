@@ -134,6 +134,12 @@ class BuildOrigins:
                 }
             ).where(this),
         )
+        self._amend = Write(
+            database,
+            lambda: BuildOriginRow.update({BuildOriginRow.report_at: slot("now"), BuildOriginRow.reported: None}).where(
+                this, BuildOriginRow.reported.is_null(is_null=False)
+            ),
+        )
         self._again = Write(
             database,
             lambda: BuildOriginRow.update({BuildOriginRow.report_at: slot("now")}).where(
@@ -242,6 +248,11 @@ class BuildOrigins:
         with self._database.write():
             next_report = None if pause is None else self._database.now() + int(pause * SECOND)
             self._failed.run(build_id=build_id, next=next_report, why=why)
+
+    def amend(self, build_id: int) -> None:
+        """Let a build be reported once more whose host has its final state: there is more to say of it."""
+        with self._database.write():
+            self._amend.run(build_id=build_id, now=self._database.now())
 
     def report_again(self, build_id: int) -> None:
         """Let a build be compared again that its host has the final state of, because it is retried."""

@@ -51,6 +51,8 @@ class Scene:
             own = {"name": "staging"}
         if "{terminal}" in endpoint.path and client is self.member.client:
             own = {"terminal": self.named["members-terminal"]}
+        if "/culprit" in endpoint.path:
+            own = {"pipeline": "broken", "number": "2"}
         if endpoint.path.endswith("/start"):
             self._connect_pipeline()
         named = {**self.named, "id": self.id_for(endpoint), **own, **changes.pop("named", {})}

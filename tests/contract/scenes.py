@@ -31,6 +31,7 @@ from tests.api.passkeys import with_passkey
 from tests.api.world import HELLO, Account, World
 from tests.clock import ManualClock
 from tests.contract.scene import COUPON, Scene
+from tests.culprits import broken
 from tests.forges.bitbucket import BitbucketServer
 from tests.forges.connected import connected, forges
 from tests.forges.forgejo import ForgejoServer
@@ -154,6 +155,7 @@ def _filled(world: World, outside: Outside) -> Scene:
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
     forked = storage.pipelines.create(owner.org_id, NewPipeline("forked", "Forked", "https://x.org/a/b", "main"))
     storage.builds.create(forked, of_fork, [new_job()])
+    _searched(storage, owner.org_id)
     storage.coupons.create(NewCoupon(COUPON, 500))
     for scope in (owner.path, pipeline.path):
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
@@ -182,7 +184,6 @@ def _filled(world: World, outside: Outside) -> Scene:
         each.client.simulate_put(f"{pipeline.path}/favourite")
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
     tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
-    machine, machine_key = _machine_account(owner)
     _logins(owner)
     authenticator = with_passkey(owner)
     named = {
@@ -193,8 +194,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "job_id": job.uuid,
         "service": "db",
         "user_id": member.user.uuid,
-        "machine": machine,
-        "machine-key": machine_key,
+        **_machine_account(owner),
         "terminal": _terminal(owner, f"{build.path}/jobs/{job.uuid}"),
         "members-terminal": _terminal(member, f"{build.path}/jobs/{job.uuid}"),
         "name": "TOKEN",
@@ -241,9 +241,15 @@ def _logins(owner: Account) -> None:
     owner.client.simulate_put(f"{owner.path}/registry-logins/registry.example.com", json=login)
 
 
-def _machine_account(owner: Account) -> tuple[str, str]:
-    """Return the name of a machine account, and the id of its key."""
+def _searched(storage: Storage, organization_id: int) -> None:
+    """Make a pipeline whose second build broke, and the search for why."""
+    new = NewPipeline("broken", "Broken", "https://x.org/a/b", "main")
+    broken(storage, storage.pipelines.create(organization_id, new))
+
+
+def _machine_account(owner: Account) -> dict[str, str]:
+    """Make a machine account with a key; return what they are named by."""
     path = f"{owner.path}/machine-accounts"
     name = owner.client.simulate_post(path, json={"name": "deploy-bot", "role": "member"}).json["name"]
     key = owner.signed_in().simulate_post(f"{path}/{name}/api-tokens", json={"description": "deploys"})
-    return name, key.json["api_token"]["id"]
+    return {"machine": name, "machine-key": key.json["api_token"]["id"]}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from actors import vms
-from actors.builds.attempt import identity, told
+from actors.builds.attempt import told
 from actors.builds.attempt.artifacts import ArtifactStore, Collection
 from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import builds_images, job_environment
@@ -269,6 +269,10 @@ class AttemptRunner:
 
             accounts = self._storage.registry_logins.for_build(self._build, self._job.registries)
             found = registry_logins.as_secrets(accounts)
+        if self._job.identity_audience is None and not sources:
+            return found
+        from actors.builds.attempt import identity  # noqa: PLC0415 - few jobs have one
+
         if identity.is_identified(self._build, self._job):
             found[identity.TOKEN_VARIABLE] = self._token(self._job)
         if not sources:
@@ -284,6 +288,8 @@ class AttemptRunner:
 
     def _token(self, job: Job) -> str:
         """Return an identity token for the audience of a job."""
+        from actors.builds.attempt import identity  # noqa: PLC0415 - few jobs have one
+
         build = self._build
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         seconds = job.timeout_seconds or self._settings.jobs.step_timeout

@@ -22,6 +22,7 @@ from api.console.builds.timeline import WIDTH, time_line
 from api.console.errors import Page
 from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
+from api.operations.culprits import Culprit
 from api.state_looks import LOOKS, in_signs, look_of, worst
 from storage import RENDER_LOG, BuildPeople, EdgeKind, immutable
 
@@ -51,6 +52,7 @@ _SOURCES = {
     "webhook": "a push",
     "schedule": "a schedule",
     "trigger_job": "another build",
+    "culprit": "the search for a culprit",
 }
 _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
@@ -110,6 +112,7 @@ class BuildPage(Page):
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
             held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
+            **self._culprit(build, its_pipeline),
             **self._rejection(moment.view.build),
             **self._of_view(req, moment.view, chosen),
         )
@@ -165,6 +168,20 @@ class BuildPage(Page):
             number=number,
             pull_request=None if number is None else pages.pull_request(number),
         )
+
+    def _culprit(self, build: Build, pipeline: Pipeline | None) -> dict[str, object]:
+        """Return the search for what broke a build, and the number of the build whose search this one is of."""
+        storage = self._site.storage
+        search = storage.culprits.of_build(build.id)
+        of = None if build.culprit_search_id is None else storage.culprits.get(build.culprit_search_id)
+        broken = None if of is None else storage.builds.get(of.build_id)
+        repository = None if pipeline is None else storage.repositories.of_pipeline(pipeline)
+        pages = source_hosts.HostPages.of(repository)
+        return {
+            "culprit": None if search is None else Culprit.of(storage, search),
+            "culprit_page": pages.commit(search.culprit) if pages and search and search.culprit else None,
+            "searches": None if broken is None else broken.number,
+        }
 
     def _graph(self, req: falcon.Request, view: BuildView) -> dict[str, object]:
         position = {job.id: job.position for job in view.jobs}

@@ -14,7 +14,16 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from storage import document_of
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast", "url")
-_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets", "provider", "strict_shell")
+_SETTINGS = (
+    "weight",
+    "fail_fast",
+    "cancel_superseded",
+    "fork_approval",
+    "fork_secrets",
+    "provider",
+    "strict_shell",
+    "find_culprits",
+)
 
 
 @click.group(cls=Group)
@@ -71,6 +80,7 @@ def create(session: Session, /, *, name: str, owner: str | None, **site: Any) ->
     "fork_secrets",
     "provider",
     "strict_shell",
+    "find_culprits",
 )
 @pass_session
 def set_organization(session: Session, /, *, org: str, **settings: Any) -> None:  # noqa: ANN401 - fields of the body

@@ -18,8 +18,10 @@ from ci_daemon.command.support.options import limit_option
 from ci_daemon.command.support.pipeline_files import inputs_option
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.text import printable
+from storage import document_of
 
 _COLUMNS = ("number", "state", "branch", "commit", "created_at", "took_seconds")
+_CULPRIT_COLUMNS = ("number", "commit", "state", "passed")
 _JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
 
@@ -74,6 +76,26 @@ def show(session: Session, *, name: BuildName) -> None:
     rows = [{**each, "reason": reason(each), "generated_by": keys.get(each["generated_by"])} for each in steps]
     generated = ("generated_by",) if any(row["generated_by"] for row in rows) else ()
     session.table(rows, (*_JOB_COLUMNS, *generated), "it has no jobs")
+
+
+@build.command(cls=SharedCommand)
+@build_argument
+@click.option("--stop", is_flag=True, help="Stop the search, and cancel its builds.")
+@pass_session
+def culprit(session: Session, *, name: BuildName, stop: bool) -> None:
+    """Show the commit that broke a build of the default branch, or how the search for it goes."""
+    from api.operations import culprits  # noqa: PLC0415 - no other command of builds needs them
+
+    with session.door() as door:
+        performed = culprits.stop_culprit_search if stop else culprits.get_culprit
+        found = document_of(door.perform(performed, name.names))
+    if session.json:
+        session.answer(found, "")
+        return
+    builds = found.pop("builds")
+    session.properties(found)
+    click.echo()
+    session.table(builds if isinstance(builds, list) else [], _CULPRIT_COLUMNS, "no commit was built yet")
 
 
 @build.command(name="open", cls=SharedCommand, reads=True)

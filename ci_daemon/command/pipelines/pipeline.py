@@ -20,6 +20,7 @@ _SETTINGS = (
     "concurrency_limit",
     "cancel_superseded",
     "strict_shell",
+    "find_culprits",
     "artifacts_public",
     "followers",
 )
@@ -86,7 +87,12 @@ def create(session: Session, /, *, org: str, **fields: str) -> None:
 )
 @click.option("--no-concurrency-group", is_flag=True, help="No concurrency group for builds from now on.")
 @body_options(
-    pipelines.UpdatePipelineRequest, "concurrency_limit", "cancel_superseded", "strict_shell", "artifacts_public"
+    pipelines.UpdatePipelineRequest,
+    "concurrency_limit",
+    "cancel_superseded",
+    "strict_shell",
+    "find_culprits",
+    "artifacts_public",
 )
 @click.option(
     "--follower",
@@ -112,7 +118,8 @@ def edit(
     """Change PIPELINE of the organization ORG, with immediate effect, also on running builds.
 
     Builds of the organization with the same concurrency group run at most so many at a time; the others wait. Where
-    --cancel-superseded or --strict-shell is "default", the setting of the organization or host applies.
+    --cancel-superseded, --strict-shell or --find-culprits is "default", the setting of the organization or host
+    applies.
     """
     changes = given(others)
     if no_concurrency_group:

@@ -163,6 +163,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build cancel": "Cancel a build.",
         "build coverage": "Show the coverage of a build and its change.",
         "build force-finish": "End a build by hand, as a last resort.",
+        "build culprit": "Show the commit that broke a build.",
         "build list": "List a pipeline's builds.",
         "build logs": "Show the logs of a build's jobs.",
         "build open": "Open the page of a build in a browser.",

@@ -27,6 +27,7 @@ STARTING = {
     "startBuild",
     "createBuildBySource",
     "cancelBuild",
+    "stopCulpritSearch",
     "rebuildBuild",
     "retryBuild",
     "retryJob",

@@ -19,6 +19,7 @@ from storage import (
     BuildState,
     CancelSuperseded,
     Concurrency,
+    CulpritState,
     Declaration,
     DeclaringRepository,
     DeployKey,
@@ -80,6 +81,7 @@ from storage import (
     Visibility,
 )
 from tests.clock import ManualClock
+from tests.culprits import broken
 from tests.records import assigned, new_job
 from tests.state import new_storage
 
@@ -125,6 +127,7 @@ class Everything:
         self._pipelines()
         self._waiting_builds(owner_id)
         self._gates()
+        self._culprits()
         self._service()
 
     def build(self, *steps: NewJob, **fields: Any) -> Build:
@@ -207,6 +210,7 @@ class Everything:
                 fork_secrets=True,
                 provider="qemu",
                 strict_shell=True,
+                find_culprits=True,
             )
             new = NewPipeline(
                 "deploy",
@@ -216,6 +220,7 @@ class Everything:
                 concurrency_group="deploy",
                 cancel_superseded=superseded,
                 strict_shell=False,
+                find_culprits=False,
             )
             pipeline = storage.pipelines.create(organization.id, new)
             job = new_job("only", lock="deploy", identity_audience="vault")
@@ -633,6 +638,20 @@ class Everything:
             build = self.storage.builds.get(ended.build_id)
             state = None if build is None or build.state is BuildState.CANCELED else build.state
             self.storage.ended_builds.tell(ended, state)
+
+    def _culprits(self) -> None:
+        """Make a search of every end, each of its own pipeline, and one that has built a commit."""
+        storage, acme = self.storage, self.pipeline.organization_id
+        for state in CulpritState:
+            new = NewPipeline(f"broken-{state}", "Broken", "https://example.org/web.git", "main")
+            pipeline = storage.pipelines.create(acme, new)
+            _, search = broken(storage, pipeline)
+            storage.culprits.list_commits(search, ["c1", "c2", "bad"])
+            test = NewBuild("main", "c1", ref="c1", culprit_search_id=search.id)
+            storage.renders.begin(pipeline, test, None)
+            assert storage.culprits.begin_round(search, 1, "it builds a commit")
+            if state is not CulpritState.SEARCHING:
+                storage.culprits.end(search, state, "why", "c2", subject="Break it", author=("Eve", "eve@example.org"))
 
     def _service(self) -> None:
         storage = self.storage

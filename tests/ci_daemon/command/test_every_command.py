@@ -35,6 +35,7 @@ from storage import (
     Storage,
     SystemClock,
 )
+from tests.culprits import broken
 from tests.e2e.pipelines import one
 from tests.git_servers.ssh import ssh_server
 from tests.records import new_job
@@ -185,6 +186,7 @@ CALLS = """
     build annotations acme/web/1 --level error
     build summaries acme/web/1
     build tests acme/web/1 --outcome failed
+    build culprit acme/broken/2 --stop
     build coverage acme/web/1
     build coverage acme/web/1 --files
     build logs acme/web/1
@@ -225,6 +227,7 @@ CHANGE_NOTHING_HERE = {"init", "doctor", "lease kill", "retention run"}
 THEIR_OWN_WORDS = {
     "build approve": "approveBuild",
     "build cancel": "cancelBuild",
+    "build culprit": "stopCulpritSearch",
     "build force-finish": "forceFinishBuild",
     "build rebuild": "rebuildBuild",
     "build retry": "retryBuild",
@@ -356,6 +359,8 @@ def state(tmp_path: Path) -> Path:
     acme = with_storage.organizations.create("Acme", "", ada.id)
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
     with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
+    new = NewPipeline("broken", "Broken", "https://example.org/broken.git", "main")
+    broken(with_storage, with_storage.pipelines.create(acme.id, new))
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
     with_storage.builds.create(pipeline, of_fork, [new_job()])
     with_storage.environments.create(acme.id, NewEnvironment("production", approvers=("admin",)))

@@ -98,7 +98,7 @@ def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
     assert storage.pipelines.cancel_superseded(pipeline.id) == "all"
     run_json("pipeline", "edit", "acme", "web", "--cancel-superseded", "branches")
     assert storage.pipelines.cancel_superseded(pipeline.id) == "branches"
-    names = "cancel superseded", "fork approval", "fork secrets", "provider", "strict shell"
+    names = "cancel superseded", "fork approval", "fork secrets", "provider", "strict shell", "find culprits"
     words = [word for name in names for word in (f"--{name.replace(' ', '-')}", "default")]
     assert run("org", "set", "acme", *words) == 0
     said = f"acme: weight 1, fail fast off, {', '.join(f'{name} default' for name in names)}\n"

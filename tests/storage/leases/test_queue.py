@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -79,6 +80,7 @@ FOR: dict[Priority, dict[str, Any]] = {
 
 def test_builds_have_the_priority_of_their_reason(world: World):
     found = {priority: world.build(**fields) for priority, fields in FOR.items()}
+    found[Priority.CULPRIT] = replace(found[Priority.DEFAULT_BRANCH], culprit_search_id=1)
     assert {each: build.priority for each, build in found.items()} == {each: each for each in Priority}
     user = world.storage.users.create("robot@example.org", "robot")
     again = world.build(verified_event=VerifiedEvent.SCHEDULE, created_by=user.id)

@@ -256,6 +256,7 @@ def test_pipelines_from_before_deletion_was_known_are_kept(tmp_path: Path, clock
             None,
             0,
             "[]",
+            None,
         )
     ]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -1,0 +1,1 @@
+"""Searches for the commits that broke default branches."""
