@@ -161,16 +161,25 @@ class Mails:
         return self._add(to, "test", None, why=f"Somebody asked for it, to test the notifications of {pipeline}.")
 
     def build_letter(
-        self, to: str, headline: str, subject_line: str, error: str, failed: Sequence[FailedStep], link: str
+        self,
+        to: str,
+        headline: str,
+        subject_line: str,
+        pages: Sequence[tuple[str, str]],
+        error: str,
+        failed: Sequence[FailedStep],
+        link: str,
     ) -> Letter:
         """Return the letter about the end of a build.
 
-        ``subject_line`` is the commit's, ``error`` is why the build failed as a whole, ``link`` leads to its page.
+        ``subject_line`` is the commit's, ``pages`` are those at the source host by their names, ``error`` is why the
+        build failed as a whole, ``link`` leads to its page.
         """
         return self._letters.write(
             _BUILD,
             headline=headline,
             subject_line=subject_line,
+            pages=pages,
             error=error,
             failed=failed,
             link=link,

@@ -10,6 +10,7 @@ from actors.notifications.messages import (
     TEST_EVENT,
     failed_steps,
     headline,
+    host_pages,
     slack_message,
     slack_test,
     subject_line,
@@ -158,18 +159,17 @@ class Announcements:
             case NotificationKind.EMAIL:
                 return self._prepared_mail(notification, event, build, failed, page)
             case NotificationKind.SLACK:
-                body = slack_message(event, build, page, failed, self._commit_page(build))
+                body = slack_message(event, build, page, failed, self._pages(build))
             case NotificationKind.WEBHOOK:
                 body = webhook_body(event, build, self._describe(build), page, at)
             case _:
                 assert_never(notification.kind)
         return partial(self._storage.notification_deliveries.add, notification.id, event, build.number, body)
 
-    def _commit_page(self, build: Build) -> str | None:
+    def _pages(self, build: Build) -> source_hosts.BuildPages:
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         repository = None if pipeline is None else self._storage.repositories.of_pipeline(pipeline)
-        pages = source_hosts.HostPages.of(repository)
-        return pages.commit(build.commit) if pages is not None and build.commit else None
+        return source_hosts.BuildPages.of(build, repository, self._storage.build_origins.get(build.id))
 
     def _prepared_mail(
         self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep], page: str
@@ -179,9 +179,8 @@ class Announcements:
         if recipient.address is None or recipient.refusal is not None:
             return partial(deliveries.skipped, *of_event, recipient.refusal or "")
         to, mails = recipient.address, self._mails
-        letter = mails.build_letter(
-            to, headline(event, build), subject_line(build), build.error_message or "", failed, page
-        )
+        pages, error = host_pages(self._pages(build)), build.error_message or ""
+        letter = mails.build_letter(to, headline(event, build), subject_line(build), pages, error, failed, page)
 
         def write() -> None:
             if mails.build(to, letter):

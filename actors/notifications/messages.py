@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from actors.source_hosts import BuildPages
     from storage import Build, Job, Storage
 
 
@@ -97,16 +98,32 @@ def _reason(job: Job) -> str:
     return "failed" if job.exit_code is None else f"exit code {job.exit_code}"
 
 
-def slack_message(
-    event: BuildEvent, build: Build, page: str, failed: Sequence[FailedStep], commit_page: str | None = None
-) -> str:
-    """Return the message of a build's event, as JSON, with links to its page and to that of its commit."""
-    title = f"<{page}|{_escaped(headline(event, build))}>"
-    commit, message = map(_escaped, _subject(build))
-    subject = f"<{commit_page}|{commit}> {message}".strip() if commit and commit_page else f"{commit} {message}".strip()
+def slack_message(event: BuildEvent, build: Build, page: str, failed: Sequence[FailedStep], pages: BuildPages) -> str:
+    """Return the message of a build's event, as JSON, with links to its page and its source host's."""
+    title = _link(page, headline(event, build))
+    commit, message = _subject(build)
+    parts = (_link(pages.commit, commit), _escaped(message), *(_link(at, name) for name, at in _origin(pages, build)))
+    subject = " ".join(part for part in parts if part)
     lines = [line for line in (subject, _escaped(without_excerpts(build.error_message or ""))) if line]
     lines += [f"• {_escaped(step.name)}: {_escaped(step.reason)}" for step in failed]
     return _message("\n".join((f"*{title}*", *lines)))
+
+
+def host_pages(pages: BuildPages) -> list[tuple[str, str]]:
+    """Return the pages of a build at its source host, with their names, for a mail."""
+    named = (("Pull request", pages.pull_request), ("Commit", pages.commit), ("Branch", pages.branch))
+    return [(name, at) for name, at in named if at is not None]
+
+
+def _origin(pages: BuildPages, build: Build) -> list[tuple[str, str]]:
+    """Return the name and the address of a build's pull request, else of its branch; none without a page."""
+    if pages.pull_request is not None:
+        return [(f"pull request {pages.number}", pages.pull_request)]
+    return [(build.branch, pages.branch)] if build.branch and pages.branch else []
+
+
+def _link(address: str | None, text: str) -> str:
+    return f"<{address}|{_escaped(text)}>" if address and text else _escaped(text)
 
 
 def slack_test(pipeline: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Received,
         SourceHost,
     )
-    from actors.source_hosts.links import HostPages
+    from actors.source_hosts.links import BuildPages, HostPages
     from actors.source_hosts.payloads import WebhookSecrets
     from actors.source_hosts.plain_git import PlainGit
     from actors.source_hosts.settings import GITHUB, BitbucketSettings, GithubAppSettings

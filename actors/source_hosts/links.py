@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 from storage import immutable, pattern
 
 if TYPE_CHECKING:
-    from storage import Repository
+    from storage import Build, BuildOrigin, Repository
 
 
 _LOGIN = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -82,4 +82,36 @@ class HostPages:
             return None
         return (
             f"{self.url}/{asked.format(branch=quote(branch), name=quote(name, safe=''), email=quote(email, safe=''))}"
+        )
+
+
+@immutable
+class BuildPages:
+    """The addresses of what a build is of at its source host; None where it has no page.
+
+    ``number`` is that of its pull request. ``author`` is the list of the author's commits, ``pusher`` a person.
+    """
+
+    commit: str | None = None
+    branch: str | None = None
+    number: int | None = None
+    pull_request: str | None = None
+    author: str | None = None
+    pusher: str | None = None
+
+    @classmethod
+    def of(cls, build: Build, repository: Repository | None, origin: BuildOrigin | None) -> BuildPages:
+        """Return the addresses for a build of a repository."""
+        pages = HostPages.of(repository)
+        number = None if origin is None else origin.pull_request
+        if pages is None:
+            return cls(number=number)
+        own_branch = None if build.from_fork else build.branch  # that of a fork is in another repository
+        return cls(
+            commit=pages.commit(build.commit) if build.commit and build.commit.strip("0") else None,
+            branch=pages.branch(own_branch) if own_branch else None,
+            number=number,
+            pull_request=None if number is None else pages.pull_request(number),
+            author=None if origin is None else pages.commits_of(origin.author_name, origin.author_email, own_branch),
+            pusher=None if origin is None or origin.actor is None else pages.person(origin.actor),
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from actors import wait_reason
 from actors.render import without_excerpts
+from actors.source_hosts import BuildPages
 from api.console.builds.error_position import cause_of
 from api.console.errors import Page
 from api.console.pages import title_of, whole_number
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, PastBuild, Pipeline
+    from storage import Build, ListedBuild, PastBuild, Pipeline, Repository
 
 
 _MOST_NAMES = 3
@@ -44,13 +46,14 @@ _MOST_SCHEDULES = 100
 class BuildLine:
     """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is.
 
-    ``pipeline`` is the name of its pipeline, in lists of several.
+    ``pipeline`` is the name of its pipeline, in lists of several. ``pages`` are those of its source host, for members.
     """
 
     build: Build
     why: str = ""
     who: str = ""
     pipeline: str = ""
+    pages: BuildPages = BuildPages()
 
     @property
     def title(self) -> str:
@@ -117,24 +120,32 @@ class PipelinePage(Page):
             author=given.get("author") or None,
         )
         kept = {name: value for name, value in given.items() if value}
+        repository = storage.repositories.of_pipeline(found) if member else None
         self._site.pages.show(
             req,
             resp,
             "pipelines/pipeline",
             pipeline=found,
             org=org,
-            lines=[line_of(self._site, each.build, each.people.first if member else "") for each in page.rows],
+            lines=[self._line(each, repository, member=member) for each in page.rows],
             more=None if page.next_key is None else urlencode({**kept, "before": page.next_key}),
             given=given,
             states=list(BuildState),
             sources=_SOURCES,
             member=member,
-            connected=member and storage.repositories.of_pipeline(found) is not None,
+            connected=repository is not None,
             inputs=input_fields(declared.inputs) if member and (declared := storage.declarations.get(found.id)) else [],
             form_token=self._site.form_token(req),
             **(self._insights(found) if insights else _NO_INSIGHTS),
             insights=insights,
         )
+
+    def _line(self, listed: ListedBuild, repository: Repository | None, *, member: bool) -> BuildLine:
+        line = line_of(self._site, listed.build, listed.people.first if member else "")
+        if repository is None:
+            return line
+        origin = self._site.storage.build_origins.get(listed.build.id)
+        return replace(line, pages=BuildPages.of(listed.build, repository, origin))
 
     def _insights(self, pipeline: Pipeline) -> dict[str, object]:
         """Return the plots of the last builds, their slowest steps, and those that are flaky."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import falcon
@@ -24,7 +23,7 @@ from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
 from api.operations.culprits import Culprit
 from api.state_looks import LOOKS, in_signs, look_of, worst
-from storage import RENDER_LOG, BuildPeople, EdgeKind, immutable
+from storage import RENDER_LOG, BuildPeople, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,19 +60,6 @@ _MOST_FILES = 500
 _MOST_ANNOTATIONS = 200
 
 
-@immutable
-class _AtHost:
-    """The addresses of what a build is of at its source host, and the ``number`` of its pull request."""
-
-    commit: str | None = None
-    branch: str | None = None
-    number: int | None = None
-    pull_request: str | None = None
-
-
-_NOWHERE = _AtHost()
-
-
 class BuildPage(Page):
     """``/{org}/pipelines/{pipeline}/builds/{number}``, in one of its views."""
 
@@ -107,7 +93,7 @@ class BuildPage(Page):
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
             pipeline_name="" if its_pipeline is None else its_pipeline.name,
-            at_host=self._at_host(build, its_pipeline) if member else _NOWHERE,
+            at_host=self._at_host(build, its_pipeline) if member else source_hosts.BuildPages(),
             counts=self._counts(moment.view, member=member),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
@@ -154,20 +140,10 @@ class BuildPage(Page):
         files = self._site.storage.artifacts.count_ending(view.build.id, "") if member else 0
         return {"jobs": len(view.jobs), "artifacts": files}
 
-    def _at_host(self, build: Build, pipeline: Pipeline | None) -> _AtHost:
+    def _at_host(self, build: Build, pipeline: Pipeline | None) -> source_hosts.BuildPages:
         storage = self._site.storage
         repository = None if pipeline is None else storage.repositories.of_pipeline(pipeline)
-        pages, origin = source_hosts.HostPages.of(repository), storage.build_origins.get(build.id)
-        number = None if origin is None else origin.pull_request
-        if pages is None:
-            return replace(_NOWHERE, number=number)
-        return _AtHost(
-            commit=pages.commit(build.commit) if build.commit else None,
-            # The branch of a fork is in another repository.
-            branch=pages.branch(build.branch) if build.branch and not build.from_fork else None,
-            number=number,
-            pull_request=None if number is None else pages.pull_request(number),
-        )
+        return source_hosts.BuildPages.of(build, repository, storage.build_origins.get(build.id))
 
     def _culprit(self, build: Build, pipeline: Pipeline | None) -> dict[str, object]:
         """Return the search for what broke a build, and the number of the build whose search this one is of."""

@@ -58,7 +58,7 @@ document.addEventListener("htmx:afterSettle", sayTimes);
 
 // j and k go through the list of jobs: from the page of one to that of the next, elsewhere from link to link.
 function move(by) {
-  const links = [...document.querySelectorAll("#siblings .jobs a, #list .jobs a, #builds a, .pipelines a")]
+  const links = [...document.querySelectorAll("#siblings .jobs a, #list .jobs a, #builds li > a, .pipelines a")]
     .filter(link => link.checkVisibility());
   const at = links.findIndex(link => link.hasAttribute("aria-current"));
   const next = links[(at >= 0 ? at : links.indexOf(document.activeElement)) + by];

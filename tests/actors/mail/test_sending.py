@@ -59,7 +59,7 @@ def test_a_mail_reaches_the_server(storage: Storage, clock: ManualClock, server:
 def test_a_link_to_end_mail_is_in_one_piece(storage: Storage, clock: ManualClock, server: MailServer):
     """Encoded and broken, as other long headers are, no mail program would offer it."""
     mails, to = Mails(storage, "https://ci.example.org"), "ada@example.org"
-    assert mails.build(to, mails.build_letter(to, "It failed", "", "", (), "https://ci.example.org"))
+    assert mails.build(to, mails.build_letter(to, "It failed", "", (), "", (), "https://ci.example.org"))
     assert sending(storage, clock, settings_of(server)).run()
     headers = dict(server.messages.get(timeout=60).raw_items())
     link = f"https://ci.example.org/account/mail/stop?token={storage.mail_opt_outs.token('ada@example.org')}"

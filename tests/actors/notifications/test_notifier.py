@@ -24,6 +24,7 @@ from actors.notifications.messages import slack_message
 from actors.notifications.notifier import Notifier
 from actors.parts import Parts
 from actors.settings import LiveSettings
+from actors.source_hosts import BuildPages
 from actors.supervision import spawn
 from storage import (
     Build,
@@ -46,7 +47,7 @@ from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
 from tests.identity.local_server import Asked, LocalServer, Reply, local_server
 from tests.records import new_job, new_owner
-from tests.state import new_storage
+from tests.state import new_storage, run_sql
 from tests.waiting import until
 
 WEBHOOK, SLACK, EMAIL = NotificationKind.WEBHOOK, NotificationKind.SLACK, NotificationKind.EMAIL
@@ -324,12 +325,32 @@ def test_slack_text_cannot_call_people_or_make_links(world: World):
     assert "webhook-signature" not in {name.lower() for name in asked.headers}
 
 
-def test_slack_links_the_commit_where_its_host_has_pages(world: World):
+def test_slack_links_to_the_pages_that_a_host_has(world: World):
     build = world.end(FAILED, message="Break <it>")
-    text = json.loads(slack_message(BuildEvent.FINISHED, build, "https://ci.example/1", (), "https://git.example/c"))[
-        "text"
-    ]
-    assert text.splitlines()[1] == "<https://git.example/c|c0ffee> Break &lt;it&gt;"
+
+    def subject(pages: BuildPages) -> str:
+        message = json.loads(slack_message(BuildEvent.FINISHED, build, "https://ci.example/1", (), pages))
+        return str(message["text"].splitlines()[1])
+
+    assert subject(BuildPages()) == "c0ffee Break &lt;it&gt;"
+    pages = BuildPages(commit="https://git.example/c", branch="https://git.example/b")
+    assert subject(pages) == "<https://git.example/c|c0ffee> Break &lt;it&gt; <https://git.example/b|main>"
+    pages = replace(pages, number=7, pull_request="https://git.example/7")
+    assert subject(pages).endswith(" <https://git.example/7|pull request 7>")
+
+
+def test_a_mail_links_to_the_pages_that_a_host_has(world: World):
+    world.add(EMAIL)
+    repository = world.storage.repositories.connect(
+        world.owner.organization.id, "https://git.example/a/b.git", "a/b", 60
+    )
+    run_sql(world.storage.directory, "UPDATE repositories SET provider = 'forgejo'")
+    run_sql(world.storage.directory, "UPDATE pipelines SET repository = :url", url=repository.url)
+    world.end(FAILED)
+    world.work_off()
+    (letter,) = world.letters()
+    assert "Commit: https://git.example/a/b/commit/c0ffee" in letter.text
+    assert 'href="https://git.example/a/b/src/branch/main"' in letter.html
 
 
 def test_a_disabled_notification_is_told_nothing(world: World):

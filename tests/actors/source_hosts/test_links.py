@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from actors.source_hosts import HostPages
-from storage import Repository, Storage
+from actors.source_hosts import BuildPages, HostPages
+from storage import NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
+from tests.records import new_job
 
 
 @pytest.fixture
@@ -64,3 +65,26 @@ def test_people_have_pages_where_hosts_have_them(
     found = pages.commits_of("Ada & co", "ada@example.org", "fix/x")
     assert found == (None if commits is None else f"{pages.url}/{commits}")
     assert pages.commits_of("Ada", None, "main") is None
+
+
+def test_a_build_links_to_what_it_is_of(connected: Repository, storage: Storage, org: int):
+    pipeline = storage.pipelines.create(org, NewPipeline("web", "Web", "https://git.example/a/b", "main"))
+    github = replace(connected, provider="github", url="https://git.example/a/b")
+    build = storage.builds.create(pipeline, NewBuild("fix", "c0ffee"), (new_job("a"),))
+    origin = NewOrigin(connected.id, OriginEvent.PULL_REQUEST, "refs/heads/fix", 7, "main", "ada", "Ada", "a@b.example")
+    storage.build_origins.record(build.id, origin, reports=False)
+    pages = BuildPages.of(build, github, storage.build_origins.get(build.id))
+    assert pages == BuildPages(
+        commit="https://git.example/a/b/commit/c0ffee",
+        branch="https://git.example/a/b/tree/fix",
+        number=7,
+        pull_request="https://git.example/a/b/pull/7",
+        author="https://git.example/a/b/commits/fix?author=a%40b.example",
+        pusher="https://git.example/ada",
+    )
+    fork = BuildPages.of(replace(build, from_fork=True), github, storage.build_origins.get(build.id))
+    assert (fork.branch, fork.author, fork.pull_request) == (None, None, pages.pull_request)
+    assert BuildPages.of(build, replace(github, provider="git"), storage.build_origins.get(build.id)) == BuildPages(
+        number=7
+    )
+    assert BuildPages.of(build, None, None) == BuildPages()

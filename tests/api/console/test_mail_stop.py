@@ -16,7 +16,7 @@ CARL = "carl@corp.example"
 def stop_link(world: World, to: str = CARL) -> str:
     """Return the path and query of the link in a mail."""
     mails = Mails(world.storage, "https://ci.example.org")
-    assert mails.build(to, mails.build_letter(to, "It failed", "", "", (), "https://ci.example.org"))
+    assert mails.build(to, mails.build_letter(to, "It failed", "", (), "", (), "https://ci.example.org"))
     mail = world.storage.mail.listed(1)[0]
     letter = world.storage.mail.letter(mail)
     assert letter is not None

@@ -16,10 +16,11 @@ from api.builds import test_reports as reading
 from api.builds.test_reports import KeptReports
 from api.console import pages
 from api.console.builds import test_reports
-from storage import RENDER_LOG, Artifact, BuildState, EdgeKind, JobState, NewBuild, Storage
+from storage import RENDER_LOG, Artifact, BuildState, EdgeKind, JobState, NewBuild, NewOrigin, OriginEvent, Storage
 from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.records import new_job
+from tests.state import run_sql
 from tests.waiting import until
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -401,3 +402,26 @@ def test_a_cell_that_failed_is_retried_alone(ada: Account, pipeline: PipelinePat
     assert browser.send(path, f"{path.removeprefix('/')}/retry").status_code == 303
     assert [job["state"] for job in build.get("/jobs").json["data"]] == ["scheduled", "failed", "skipped"]
     assert "Retry this job" not in browser.get(path).text
+
+
+def test_a_build_links_to_its_host_for_members(world: World, ada: Account, pipeline: PipelinePath):
+    """Of a public pipeline strangers see the names alone: the host may know them, or not."""
+    build = pipeline.build()
+    storage = world.storage
+    connected = storage.repositories.connect(ada.org_id, "https://example.org/acme/demo.git", "acme/demo", 60)
+    run_sql(storage.directory, "UPDATE repositories SET provider = 'gitlab'")
+    origin = NewOrigin(
+        connected.id, OriginEvent.PULL_REQUEST, "refs/heads/main", 7, "main", "ada-l", "Ada", "ada@example.org"
+    )
+    storage.build_origins.record(build.stored.id, origin, reports=False)
+    of_host = "https://example.org/acme/demo/-/"
+    shown = main_of(Browser.of(ada).get(page_of(build)))
+    for page in ("commit/c0ffee", "tree/main", "merge_requests/7", "commits/main?author=Ada"):
+        assert f'href="{of_host}{page}"' in shown
+    assert 'href="https://example.org/ada-l"' in shown
+    listed = main_of(Browser.of(ada).get(page_of(build).rpartition("/builds/")[0]))
+    for page in ("commit/c0ffee", "tree/main", "merge_requests/7"):
+        assert f'href="{of_host}{page}"' in listed
+    ada.client.simulate_patch(pipeline.path, json={"visibility": "public"})
+    for path in (page_of(build), page_of(build).rpartition("/builds/")[0]):
+        assert of_host not in Browser(world).get(path).text
