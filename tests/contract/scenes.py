@@ -142,6 +142,8 @@ def _filled(world: World, outside: Outside) -> Scene:
     member.join(owner, Role.MEMBER)
     pipeline = owner.pipeline()
     owner.client.simulate_patch(pipeline.path, json={"source_slug": "ci"})
+    for follower in ("Acme", "Globex"):
+        storage.organizations.create(follower, "", world.sign_up(f"{follower.lower()}@example.org").user.id)
     with_service = {"run": "true", "services": {"db": {"image": "postgres:16"}}}
     build = pipeline.build(pipeline_ir=json.dumps({"version": "1", "jobs": {"only": with_service}}))
     job = build.job()

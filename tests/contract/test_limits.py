@@ -24,7 +24,7 @@ LONG_CODES = 4096
 LONG_URLS = 2000
 """The limit of endpoints of notifications."""
 
-UNBOUNDED = {"pipeline_ir", "source_b64", "token", "value"}
+UNBOUNDED = {"pipeline_ir", "source_b64", "token", "value", "password"}
 LISTED = {"visibility", "source", "role", "kind", "nonce_hash", "source_sha256", "code_verifier"}
 STRINGS = [field for field in REQUESTS if field.type == "string" and field.name not in UNBOUNDED | LISTED]
 TOKENS = [
