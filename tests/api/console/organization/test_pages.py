@@ -36,6 +36,31 @@ def test_roles_change_and_members_leave(ada: Account, bob: Account):
     assert alone.status_code == 409
 
 
+def test_logins_at_registries_are_write_only(ada: Account):
+    browser = Browser.of(ada)
+    login = {"host": "ghcr.io", "username": "ci", "password": "hidden-value"}
+    browser.send(SETTINGS, "ada-example-org/registry-logins", **login)
+    shown = browser.get(SETTINGS).text
+    assert "ghcr.io" in shown
+    assert "hidden-value" not in shown
+    browser.send(SETTINGS, "ada-example-org/registry-logins/ghcr.io/delete")
+    assert ada.world.storage.registry_logins.of_organization(ada.org_id) == []
+    assert "hidden-value" not in browser.get("/ada-example-org/audit").text
+
+
+def test_the_deploy_key_of_an_organization_is_made_and_replaced(ada: Account):
+    browser, keys = Browser.of(ada), []
+    for _ in range(2):
+        browser.send(SETTINGS, "ada-example-org/deploy-key/rotate")
+        key = ada.world.storage.organization_keys.of(ada.org_id)
+        assert key is not None
+        shown = browser.get(SETTINGS).text
+        assert key.public_key in shown
+        assert key.private_key.splitlines()[1] not in shown
+        keys.append(key.public_key)
+    assert len(set(keys)) == 2
+
+
 def test_secrets_of_an_organization_are_write_only(ada: Account):
     browser = Browser.of(ada)
     browser.send(SETTINGS, "ada-example-org/secrets", name="KEY", value="hidden-value")
