@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from actors import vms
 from actors.vms import host
-from tests.measuring import unmeasured
+from tests.measuring import reached, unmeasured
 
 pytest_plugins = ["tests.folders"]
 
@@ -28,11 +27,11 @@ _CHECKOUT = Path(__file__).parent.parent
 _FROM_OUTSIDE = ("tests/crash/", "tests/docs/", "tests/e2e/", "tests/power/")
 """Tests of other processes than theirs, of which no coverage is measured."""
 
-_MEASURED_SECONDS = 0.3
-"""CPU time after which further cases of a test are not measured: some of the API, all of what is pure."""
+_IDLE_CASES = 2
+"""Cases of a test that in turn reach nothing new, after which its further ones are not measured."""
 
-_spent: defaultdict[str, float] = defaultdict(float)
-"""CPU time of the cases of each test."""
+_idle: Counter[str] = Counter()
+"""Such cases of each test."""
 
 
 def pytest_configure() -> None:
@@ -68,19 +67,21 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Measure coverage of a test until its cases took some time; never of property tests or from outside.
+    """Measure coverage of a test while its cases reach something new.
 
-    What further cases and examples alone reach counts as not covered, so the floor holds for less and is no lower.
-    A case of the VMs' contract is a test for each type of host.
+    It is never measured of property tests or from outside. What further cases and examples alone reach counts as not
+    covered, so the floor holds for less and is no lower. A case of the VMs' contract is a test for each type of host.
     """
-    function = item.nodeid if "host_type" in getattr(item, "fixturenames", ()) else item.nodeid.partition("[")[0]
-    known = _spent[function] > _MEASURED_SECONDS or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    began = time.process_time()
-    try:
-        with unmeasured() if known or function.startswith(_FROM_OUTSIDE) else nullcontext():
+    test = item.nodeid if "host_type" in getattr(item, "fixturenames", ()) else item.nodeid.partition("[")[0]
+    property_test = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    if _idle[test] == _IDLE_CASES or property_test or test.startswith(_FROM_OUTSIDE):
+        with unmeasured():
             return (yield)
+    before = reached()
+    try:
+        return (yield)
     finally:
-        _spent[function] += time.process_time() - began
+        _idle[test] = _idle[test] + 1 if reached() == before else 0
 
 
 @pytest.fixture(scope="session")
