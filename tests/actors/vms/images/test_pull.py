@@ -248,17 +248,17 @@ def zeros(size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("layers", "max_bytes", "message"),
+    ("content", "max_bytes", "message"),
     [
-        ([Random(1).randbytes(3_000_000)], 1_000_000, "is larger than allowed: it has .* GB packed"),
-        ([zeros(200_000_000)], 20_000_000, "is larger than allowed: it has more than .* GB unpacked"),
+        (lambda: Random(1).randbytes(3_000_000), 1_000_000, "is larger than allowed: it has .* GB packed"),
+        (lambda: zeros(200_000_000), 20_000_000, "is larger than allowed: it has more than .* GB unpacked"),
     ],
     ids=["packed", "unpacked"],
 )
 def test_more_than_is_allowed_is_refused_and_leaves_nothing(
-    served: Registry, store: ImageStore, tmp_path: Path, layers: list[bytes], max_bytes: int, message: str
+    served: Registry, store: ImageStore, tmp_path: Path, content: Callable[[], bytes], max_bytes: int, message: str
 ):
-    reference = served.add("large:1", *layers)
+    reference = served.add("large:1", content())
     with pytest.raises(ImageError, match=message):
         pull(store, reference, max_bytes=max_bytes)
     assert left_in(store, tmp_path) == []
