@@ -85,6 +85,7 @@ class Scene:
             "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci", "inputs": {}},
             "POST /api/v0/organizations/{org}/pipelines/{pipeline}/builds": {"inputs": {}},
             "POST /api/v0/billing/coupon/redeem/{org}": {"code": COUPON},
+            "PATCH /api/v0/organizations/{org}/pipelines/{pipeline}": {"followers": [self.named["org"]]},
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
             "POST /api/v0/user/api-tokens": {"only": self.named["org"]},

@@ -76,6 +76,8 @@ def client(daemon: Daemon) -> Client:
     paths = client.get("/api/v0/openapi.json")["paths"]
     for method, path in (("POST", PIPELINES), ("PATCH", f"{PIPELINES}/{{pipeline}}")):
         example = paths[path][method.lower()]["requestBody"]["content"]["application/json"]["example"]
+        if "followers" in example:
+            example["followers"] = [client.org]
         answered = client.request(method, path.format(org=client.org, pipeline="hello"), json=example)
         assert answered.json()["slug"] == "hello"
     daemon.command("coupon", "create", "WELCOME-2026", "500")
