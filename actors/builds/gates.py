@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.builds.outcome import JobFailure
 from actors.builds.states import JobEvent
-from storage import Environment, Gate, GateState, JobErrorCode, Role, duration
+from storage import BuildEvent, Environment, Gate, GateState, JobErrorCode, Role, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -115,7 +115,7 @@ def seconds_run(storage: Storage, build: Build, until: datetime | None = None) -
 
 
 class GateMails:
-    """Writes to the approvers of a gate that waits, if the service has a mail server.
+    """Tells of a gate that waits: the approvers by mail, if there is a mail server, and channels of Slack.
 
     Not for forks, whose names are a stranger's.
     """
@@ -125,9 +125,34 @@ class GateMails:
         self._live_settings = live_settings
 
     def prepared(self, build: Build, job: Job, environment: Environment) -> Callable[[], None]:
-        """Return what writes the mails, in the caller's transaction; their texts are made here."""
+        """Return what writes mails and messages, in the caller's transaction; their texts are made here."""
+        if build.from_fork:
+            return lambda: None
+        write_mails, write_messages = self._mails(build, job, environment), self._messages(build, job, environment)
+
+        def write() -> None:
+            write_mails()
+            write_messages()
+
+        return write
+
+    def _messages(self, build: Build, job: Job, environment: Environment) -> Callable[[], None]:
+        from actors.notifications.messages import slack_gate  # noqa: PLC0415 - few builds have gates
+
+        event, storage = BuildEvent.GATE_WAITING, self._storage
+        page = f"{self._live_settings.now.pages.page_of(build)}/jobs/{job.uuid}"
+        body = slack_gate(build, job.step_key, environment.name, duration(environment.gate_seconds), page)
+
+        def write() -> None:
+            for each in storage.notifications.enabled(build.pipeline_id):
+                if event in each.events:
+                    storage.notification_deliveries.add(each.id, event, build.number, body)
+
+        return write
+
+    def _mails(self, build: Build, job: Job, environment: Environment) -> Callable[[], None]:
         settings, storage = self._live_settings.now, self._storage
-        if not settings.mail.host or build.from_fork:
+        if not settings.mail.host:
             return lambda: None
         from actors.mail import Mails  # noqa: PLC0415 - few builds have gates
         from actors.notifications.messages import subject_line  # noqa: PLC0415 - the same

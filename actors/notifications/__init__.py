@@ -8,7 +8,13 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.notifications.announcing import deliver_test, mail_test
-    from actors.notifications.choices import NotificationInvalid, checked_events, endpoint_url, new_notification
+    from actors.notifications.choices import (
+        NotificationInvalid,
+        check_kind,
+        checked_events,
+        endpoint_url,
+        new_notification,
+    )
     from actors.settings import NotificationSettings
 else:
     __getattr__ = on_first_use(__name__)

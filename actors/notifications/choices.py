@@ -14,7 +14,7 @@ _MAX_URL = 2000
 _CHANGES = (BuildEvent.FIRST_FAILURE.value, BuildEvent.RECOVERED.value)
 _DEFAULTS = {
     NotificationKind.EMAIL: _CHANGES,
-    NotificationKind.SLACK: _CHANGES,
+    NotificationKind.SLACK: (*_CHANGES, BuildEvent.GATE_WAITING.value),
     NotificationKind.WEBHOOK: (BuildEvent.FINISHED.value,),
 }
 
@@ -40,9 +40,11 @@ def new_notification(
         raise NotificationInvalid("url", f"expected the URL that receives the {kind} messages")
     if to_creator and kind is not NotificationKind.EMAIL:
         raise NotificationInvalid("to_creator", "expected only for e-mail")
+    chosen = _DEFAULTS[kind] if events is None else checked_events(events)
+    check_kind(kind, chosen)
     return NewNotification(
         kind,
-        _DEFAULTS[kind] if events is None else checked_events(events),
+        chosen,
         None if url is None else endpoint_url(url),
         to_creator=to_creator,
     )
@@ -55,6 +57,15 @@ def checked_events(events: Iterable[str]) -> tuple[str, ...]:
     if unknown or not wanted:
         raise NotificationInvalid("events", f"expected some of {', '.join(BuildEvent)}")
     return tuple(each.value for each in BuildEvent if each in wanted)
+
+
+def check_kind(kind: NotificationKind, events: Iterable[str]) -> None:
+    """Raise NotificationInvalid for an event that a kind of notification never tells.
+
+    Approvers get mails anyway, and a webhook is about builds.
+    """
+    if kind is not NotificationKind.SLACK and BuildEvent.GATE_WAITING in events:
+        raise NotificationInvalid("events", f"expected {BuildEvent.GATE_WAITING} for Slack alone")
 
 
 def endpoint_url(text: str) -> str:

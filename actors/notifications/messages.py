@@ -43,6 +43,7 @@ def headline(event: BuildEvent, build: Build) -> str:
             BuildState.FAILED: "failed",
             BuildState.CANCELED: "was canceled",
         }.get(build.state, build.state.value),
+        BuildEvent.GATE_WAITING: "waits for an approval",
     }[event]
     branch = f" on {build.branch}" if build.branch else ""
     return f"{build.organization_slug}/{build.pipeline_slug} {outcome}{branch}: build {build.number}"
@@ -124,6 +125,13 @@ def _origin(pages: BuildPages, build: Build) -> list[tuple[str, str]]:
 
 def _link(address: str | None, text: str) -> str:
     return f"<{address}|{_escaped(text)}>" if address and text else _escaped(text)
+
+
+def slack_gate(build: Build, step: str, environment: str, within: str, page: str) -> str:
+    """Return the message about a job that waits for an approval, as JSON; ``page`` is where one gives it."""
+    title = _link(page, f'{build.name}: "{step}" waits for an approval to deploy to {environment}')
+    rest = (_escaped(subject_line(build)), f"Approve or reject it there within {within}.")
+    return _message("\n".join((f"*{title}*", *(line for line in rest if line))))
 
 
 def slack_test(pipeline: str) -> str:

@@ -26,6 +26,7 @@ _EVENTS = {
     BuildEvent.FIRST_FAILURE: "the first failure of a branch",
     BuildEvent.RECOVERED: "its recovery",
     BuildEvent.FINISHED: "each end of a build",
+    BuildEvent.GATE_WAITING: "a job that waits for an approval, in Slack alone",
 }
 _KINDS = {
     NotificationKind.WEBHOOK: "Webhook",
@@ -82,9 +83,13 @@ class NotificationsPage(Page):
 
 
 def notification_of(fields: Mapping[str, str]) -> dict[str, object]:
-    """Return the body of ``createNotification`` for its form; without a chosen event the API chooses."""
-    chosen = [event.value for event in BuildEvent if fields.get(event.value) == "yes"]
+    """Return the body of ``createNotification`` for its form; without a chosen event the API chooses.
+
+    The event that the form calls one of Slack alone is none of another kind.
+    """
     body: dict[str, object] = {"kind": fields.get("kind", "")}
+    told = [each for each in BuildEvent if body["kind"] == NotificationKind.SLACK or each != BuildEvent.GATE_WAITING]
+    chosen = [event.value for event in told if fields.get(event.value) == "yes"]
     if fields.get("url", "").strip():
         body["url"] = fields["url"].strip()
     if body["kind"] == NotificationKind.EMAIL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from actors import notifications
-from actors.notifications import NotificationInvalid, new_notification
+from actors.notifications import NotificationInvalid, check_kind, new_notification
 from api.body import ABSENT, given
 from api.errors.catalog import ApiError
 from api.operations.operation import (
@@ -146,6 +146,10 @@ def update_notification(call: Call, notification: ThisNotification, body: Update
     )
     if misplaced is not None:
         raise ApiError("invalid_body", f"{misplaced}: expected none for the kind {notification.kind}")
+    try:
+        check_kind(notification.kind, changes.get("events") or ())
+    except NotificationInvalid as error:
+        raise ApiError("invalid_body", f"{error.field}: {error}") from None
     changed = call.storage.notifications.update(notification.id, **changes)
     if changed is None:
         raise ApiError.not_found("notification", notification.uuid)

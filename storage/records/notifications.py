@@ -23,7 +23,7 @@ class NotificationKind(StrEnum):
 
 
 class BuildEvent(StrEnum):
-    """The events of a build's end, the most particular first.
+    """The events of a build's end, the most particular first, and of a job that waits for an approval.
 
     ``build.first_failure``: the branch failed and had not failed before. ``build.recovered``: it passed after
     failures.
@@ -32,6 +32,7 @@ class BuildEvent(StrEnum):
     FIRST_FAILURE = "build.first_failure"
     RECOVERED = "build.recovered"
     FINISHED = "build.finished"
+    GATE_WAITING = "gate.waiting"
 
 
 @immutable

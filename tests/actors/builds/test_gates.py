@@ -13,7 +13,8 @@ import pytest
 from actors import gate_reason, root
 from actors.builds.gates import Span, seconds_in_time
 from actors.mail import MailSettings
-from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment, Role
+from actors.notifications import new_notification
+from storage import Build, BuildState, Gate, GateNotAwaited, GateState, JobState, NewEnvironment, NotificationKind, Role
 from tests.actors.conftest import Host
 from tests.waiting import until
 
@@ -270,3 +271,28 @@ def test_approvers_get_one_mail_even_over_a_restart(host: Host):
     host.restart()
     host.finish(host.build(json.dumps({"version": "1", "jobs": {"other": {"run": "true"}}})))
     assert recipients(host) == [ADA, "bob@example.org"]
+
+
+def test_slack_is_told_of_a_gate_that_waits(host: Host):
+    """The message leads to the page of the job; kinds that chose no such event, and forks, are not told."""
+    host.pollers = lambda _parts: ()  # type: ignore[method-assign] # nobody sends them
+    host.restart()
+    production(host, ADA)
+    url, storage = "https://hooks.example.org/x", host.storage
+    told, silent = (
+        storage.notifications.create(
+            host.pipeline.id, new_notification(NotificationKind.SLACK, events, url, to_creator=False)
+        )[0]
+        for events in (None, ["build.finished"])
+    )
+    asked(host, host.build(document(), untrusted_origin="pull/1/7", from_fork=True))
+    build = host.build(document(), message="Ship <it>")
+    asked(host, build)
+    host.restart()
+    (delivery,) = storage.notification_deliveries.page(told.id, 10, None).rows
+    assert (delivery.event, delivery.build_number) == ("gate.waiting", build.number)
+    text = json.loads(delivery.body or "")["text"]
+    assert f'/builds/{build.number}/jobs/{host.job(build, "deploy").uuid}|{build.name}: "deploy" waits' in text
+    assert "Ship &lt;it&gt;" in text
+    assert "Approve or reject it there within" in text
+    assert storage.notification_deliveries.page(silent.id, 10, None).rows == ()

@@ -14,7 +14,8 @@ def test_people_hear_of_changes_and_webhooks_of_every_end():
     slack = new_notification(NotificationKind.SLACK, None, URL, to_creator=False)
     email = new_notification(NotificationKind.EMAIL, None, None, to_creator=True)
     webhook = new_notification(NotificationKind.WEBHOOK, None, URL, to_creator=False)
-    assert slack.events == email.events == ("build.first_failure", "build.recovered")
+    assert email.events == ("build.first_failure", "build.recovered")
+    assert slack.events == (*email.events, "gate.waiting")
     assert webhook.events == ("build.finished",)
 
 
@@ -33,6 +34,8 @@ def test_events_are_ordered_and_not_repeated():
         ("webhook", None, URL, True, "to_creator"),
         ("webhook", [], URL, False, "events"),
         ("webhook", ["build.started"], URL, False, "events"),
+        ("webhook", ["gate.waiting"], URL, False, "events"),
+        ("email", ["build.finished", "gate.waiting"], None, False, "events"),
     ],
 )
 def test_what_does_not_fit_is_refused(
