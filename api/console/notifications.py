@@ -85,7 +85,7 @@ class NotificationsPage(Page):
 def notification_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body of ``createNotification`` for its form; without a chosen event the API chooses.
 
-    The event that the form calls one of Slack alone is none of another kind.
+    What the form says is for Slack alone is left out elsewhere.
     """
     body: dict[str, object] = {"kind": fields.get("kind", "")}
     told = [each for each in BuildEvent if body["kind"] == NotificationKind.SLACK or each != BuildEvent.GATE_WAITING]

@@ -80,7 +80,8 @@ class CulpritTelling:
         headline = f"{build.name}: {broke if verdict.state is CulpritState.FOUND else flaky}"
         mails = Mails(storage, settings.base_url, settings.pages)
         page = settings.pages.page_of(build)
-        letter = mails.build_letter(to, headline, f"{commit} {subject or ''}", f"{verdict.reason}.", (), page)
+        about, pages = f"{commit} {subject or ''}", self._pages(build, verdict)
+        letter = mails.build_letter(to, headline, about, pages, f"{verdict.reason}.", (), page)
 
         def write() -> object:
             if mails.build(to, letter):
@@ -88,3 +89,12 @@ class CulpritTelling:
             return deliveries.skipped(notification.id, CULPRIT_EVENT, build.number, to, _TOO_MANY)
 
         return write
+
+    def _pages(self, build: Build, verdict: Verdict) -> list[tuple[str, str]]:
+        """Return the page of the commit at its source host, with its name; none without one."""
+        from actors.source_hosts import HostPages  # noqa: PLC0415 - as above
+
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        repository = None if pipeline is None else self._storage.repositories.of_pipeline(pipeline)
+        pages = HostPages.of(repository)
+        return [("Commit", pages.commit(verdict.commit))] if pages is not None and verdict.commit else []
