@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LeasePoolMessage,
         MailSenderMessage,
         NotifierMessage,
+        ProverMessage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
         RootMessage,
@@ -79,3 +80,4 @@ class Addresses:
     sources: Address[SourceFetcherMessage] = field(default_factory=Address)
     statuses: Address[StatusReporterMessage] = field(default_factory=Address)
     notifications: Address[NotifierMessage] = field(default_factory=Address)
+    proofs: Address[ProverMessage] = field(default_factory=Address)

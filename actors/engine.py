@@ -144,6 +144,7 @@ class Engine:
         self._composition.addresses.schedules.post(Drain())
         self._composition.addresses.culprits.post(Drain())
         self._composition.addresses.sources.post(Drain())
+        self._composition.addresses.proofs.post(Drain())
 
     def stop(self) -> None:
         """Stop the actors, last started first. VMs and their commands run on for the next process."""
@@ -170,6 +171,10 @@ class Engine:
     def deliveries_added(self) -> None:
         """Announce that pushes were reported. Returns at once."""
         self._composition.addresses.repositories.post(PollStorage())
+
+    def proofs_changed(self) -> None:
+        """Announce that proofs were added or canceled in the storage. Returns at once."""
+        self._composition.addresses.proofs.post(PollStorage())
 
     def notifications_added(self) -> None:
         """Announce that deliveries of notifications are in the storage. Returns at once."""

@@ -224,6 +224,9 @@ MailSenderMessage = PollStorage
 NotifierMessage = PollStorage
 """The messages of the notifier."""
 
+ProverMessage = PollStorage | Drain
+"""The messages of the prover."""
+
 RepositoryWatcherMessage = PollStorage
 """The messages of the repository watcher."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from actors.composition import ChildSpec
+from actors.forks.prover import Prover
 from actors.mail.sender import MailSender
 from actors.notifications.notifier import Notifier
 from actors.repositories import MIRRORS
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         CulpritFinderMessage,
         MailSenderMessage,
         NotifierMessage,
+        ProverMessage,
         RepositoryWatcherMessage,
         ScheduleRunnerMessage,
         SourceFetcherMessage,
@@ -66,6 +68,7 @@ class PollerComposition:
             ChildSpec(SourceFetcher, addresses.sources, self._source_fetcher),
             ChildSpec(StatusReporter, addresses.statuses, self._status_reporter),
             ChildSpec(Notifier, addresses.notifications, self._notifier),
+            ChildSpec(Prover, addresses.proofs, self._prover),
         )
 
     @property
@@ -120,6 +123,9 @@ class PollerComposition:
 
     def _notifier(self) -> Address[NotifierMessage]:
         return spawn(Notifier, self.parts, self._announcements)
+
+    def _prover(self) -> Address[ProverMessage]:
+        return spawn(Prover, self.parts)
 
     def _announcements(self) -> Announcements:
         from actors.mail.mails import Mails  # noqa: PLC0415 - as below

@@ -110,6 +110,10 @@ class EngineInterface(Protocol):
         """Announce that deliveries of notifications are in the storage. Returns at once."""
         ...
 
+    def proofs_changed(self) -> None:
+        """Announce that proofs were added or canceled in the storage. Returns at once."""
+        ...
+
     def renders_wait(self) -> str | None:
         """Return why no build is rendered at present, though the service takes builds; None if builds are."""
         ...

@@ -341,6 +341,12 @@ Budget = Annotated[int, Field(ge=1, le=100_000_000, examples=[1000])]
 RunSeconds = Annotated[int, Field(ge=1, le=MAX_RUN_SECONDS, examples=[60])]
 """The time of a command on a fork."""
 
+ProofTests = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_without_nul)]],
+    Field(min_length=1, max_length=100, examples=[["math::adds"]]),
+]
+"""Tests, as reports name them."""
+
 _INPUT_VALUE = {"anyOf": [{"type": "string", "maxLength": MAX_INPUT_CHARS}, {"type": "boolean"}, {"type": "number"}]}
 
 

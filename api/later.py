@@ -39,6 +39,7 @@ from api.operations import (
     organizations,
     passkeys,
     payments,
+    proofs,
     registry_logins,
     repo_deliveries,
     repositories,
@@ -91,7 +92,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts, registry_logins, deploy_keys, culprits)
     door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
-    door.add(routes, runs, terminals)
+    door.add(routes, runs, terminals, proofs)
     routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from storage.accounts.names import RESERVED_SLUGS, email_address, slugify
     from storage.accounts.passkeys import new_handle
     from storage.audit import append_to_audit
-    from storage.billing.settings import MICRO_CENTS, BillingSettings, cost_cents
+    from storage.billing.settings import MICRO_CENTS, BillingSettings, cost_cents, price
     from storage.builds.build_history import ServiceFailure
     from storage.builds.search import MOST_LETTERS, SearchResults
     from storage.clock_steps import CONFIRM, ClockJump, step_text
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         TooManyNotifications,
         TooManyOrganizations,
         TooManyPasskeys,
+        TooManyProofs,
         TooManySchedules,
         UsageTooLong,
         UserUnknown,
@@ -265,6 +266,17 @@ if TYPE_CHECKING:
         Standing,
         TriggerState,
         Visibility,
+    )
+    from storage.records.proofs import (
+        MOST_RUNS,
+        WHOLE_JOB,
+        NewProof,
+        PastProof,
+        Proof,
+        ProofRun,
+        ProofState,
+        ProvedTest,
+        TestName,
     )
     from storage.records.source_hosts import (
         BuildOrigin,

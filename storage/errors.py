@@ -130,6 +130,10 @@ class MergeQueueFull(StorageError):
     """The merge queue of the repository has as many entries as it may."""
 
 
+class TooManyProofs(StorageError):
+    """An organization has as many proofs under way as it may."""
+
+
 class JobsJoined(StorageError):
     """Jobs have joined the build since these were planned for it: plan them again."""
 

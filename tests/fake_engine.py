@@ -64,6 +64,9 @@ class FakeEngine:
     def deliveries_added(self) -> None:
         self.deliveries += 1
 
+    def proofs_changed(self) -> None:
+        """Do nothing."""
+
     def notifications_added(self) -> None:
         self.notifications += 1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from dataclasses import field
+from contextlib import contextmanager, suppress
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -26,12 +26,12 @@ MAX_OUTPUT = 64 << 10
 _TAIL = MAX_OUTPUT * 3 // 4
 _HOLD_SECONDS, _BEAT_SECONDS = 180, 60.0
 """The most seconds that a VM outlives its killed service, and those between two beats of a run."""
-
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 15.0
 _GRACE = 5.0
 _FILES_SECONDS = 30.0
 _MOST_FILE_BYTES = 16 << 20
+_MOST_REPORT_BYTES = 20 << 20
 
 
 class RunFailed(Exception):
@@ -43,7 +43,8 @@ class ForkRun:
     """A command to run on a fork, after a ``patch`` of the workspace; by default the job's own.
 
     ``env`` adds to the variables of the job. It has ``seconds``. With ``before`` the disk is what the job started from.
-    The budget of an API key pays for it, if one is given.
+    The budget of an API key pays for it, if one is given. ``reports`` are paths of files in the workspace that it is
+    to write: they are removed before it, and taken after it.
     """
 
     command: str | None = None
@@ -52,17 +53,22 @@ class ForkRun:
     before: bool = False
     seconds: int = 60
     budget_id: int | None = None
+    reports: tuple[str, ...] = ()
 
 
 @immutable
 class RunOutcome:
-    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle."""
+    """The end of a run, after ``seconds``; ``left_out`` bytes of its ``output`` are missing in the middle.
+
+    ``reports`` are the contents of those files that it has written, by path.
+    """
 
     exit_code: int
     output: str
     left_out: int
     timed_out: bool
     seconds: float
+    reports: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def run(
@@ -81,7 +87,10 @@ def run(
         if changes is not None:
             _patch(connection, changes, int(forks.clock.now().timestamp()))
         with _watched(forks, fork, wanted.seconds + _GRACE + _LATE_SECONDS, gone):
-            return _follow(forks, fork, connection, wanted)
+            if wanted.reports:
+                vms.change_files(connection, {}, wanted.reports, time=0, timeout=_FILES_SECONDS)
+            done = _follow(forks, fork, connection, wanted)
+            return replace(done, reports=_reports(connection, wanted.reports)) if wanted.reports else done
 
 
 def _follow(forks: Forks, fork: Fork, connection: vms.Connection, wanted: ForkRun) -> RunOutcome:
@@ -140,6 +149,19 @@ def _patch(connection: vms.Connection, changes: tuple[FilePatch, ...], time: int
     written = {path: (each.content, each.executable) for path, each in changed.items() if each is not None}
     removed = [path for path, each in changed.items() if each is None]
     vms.change_files(connection, written, removed, time=time, timeout=_FILES_SECONDS)
+
+
+def _reports(connection: vms.Connection, paths: tuple[str, ...]) -> dict[str, bytes]:
+    """Return what a run has written to these files, without missing ones and those beyond a bound.
+
+    Raises VmError.
+    """
+    taken: dict[str, bytes] = {}
+    with suppress(vms.InvalidDownload):  # as for files that are missing, which tar says at its end
+        for each in vms.download_files(connection, paths, max_bytes=_MOST_REPORT_BYTES, timeout=_FILES_SECONDS):
+            if each.path in paths:
+                taken[each.path] = taken.get(each.same_as or "", b"") or b"".join(each.chunks)
+    return taken
 
 
 @contextmanager

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TestReport,
         read_report,
     )
+    from actors.test_reports.rates import PassRate
     from actors.test_reports.results import (
         LARGEST_REPORT,
         NO_TESTS,
@@ -27,5 +28,6 @@ if TYPE_CHECKING:
         source_files,
         test_results,
     )
+    from actors.test_reports.selection import Selection, selection
 else:
     __getattr__ = on_first_use(__name__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from api.console.cookies import local_path
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
-from api.operations import builds, culprits, favourites, jobs, pipelines, schedules, secrets
+from api.operations import builds, culprits, favourites, jobs, pipelines, proofs, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,10 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     routes.add_page(
         f"{pipeline}/builds/{{number}}/jobs/{{job_id}}/retry", OperationForm(site, jobs.retry_job, this_build)
     )
+    tests = leads_to(lambda params, record: f"{_build_path(params, str(record.build_number))}?view=tests#proofs")
+    prove = OperationForm(site, proofs.prove_tests, tests, _proof_of)
+    routes.add_page(f"{pipeline}/builds/{{number}}/jobs/{{job_id}}/prove", prove)
+    routes.add_page(f"{pipeline}/proofs/{{proof}}/cancel", OperationForm(site, proofs.cancel_proof, tests))
     rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
     where = leads_to(lambda params, _: local_path(params["next"]))
@@ -56,6 +60,11 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     form = OperationForm(site, secrets.limit_pipeline_secret, back, patterns, in_path=("name",))
     routes.add_page(f"{pipeline}/secrets/limits", form)
     routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.delete_pipeline_secret, back))
+
+
+def _proof_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body for a form that proves one test, or without one all that failed."""
+    return {"tests": [fields["test"]]} if fields.get("test") else {}
 
 
 def _build(params: Mapping[str, str], record: BuildRecord) -> str:

@@ -90,6 +90,9 @@ class OtherProcess:
     def notifications_added(self) -> None:
         """Leave the deliveries to the service."""
 
+    def proofs_changed(self) -> None:
+        """Leave the proofs to the service."""
+
     def renders_wait(self) -> None:
         """Return None: nobody waits here."""
 

@@ -26,7 +26,7 @@ PAGES = Path(__file__).parent / "pages"
 
 CONTENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Begin", ("tutorial", "recipes", "coming-from", "migration")),
-    ("Write pipelines", ("pipelines", "triggers", "run", "lint", "time-travel", "culprits")),
+    ("Write pipelines", ("pipelines", "triggers", "run", "lint", "time-travel", "flaky-tests", "culprits")),
     ("Merge and deploy", ("merge-queue", "environments", "job-identity", "provenance")),
     ("Connect a repository", ("connect", "github", "gitlab", "forgejo", "bitbucket")),
     ("Use it", ("console", "cli", "notifications", "troubleshooting")),

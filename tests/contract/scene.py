@@ -68,7 +68,7 @@ class Scene:
             else WINDOW
             if "/billing/usage/" in path
             else {"name": "adds"}
-            if path.endswith("/test-history")
+            if path.endswith(("/test-history", "/test-proofs"))
             else {}
         )
         return client.simulate_request(endpoint.method, path, params=params, **changes)

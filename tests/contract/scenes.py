@@ -12,7 +12,9 @@ from pathlib import Path
 from actors.source_hosts import GithubApi, Installations, RepositoryConnector
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import (
+    Build,
     BuildState,
+    Job,
     JobState,
     NewBuild,
     NewCoupon,
@@ -20,10 +22,12 @@ from storage import (
     NewMerge,
     NewPipeline,
     NewPipelineTrigger,
+    NewProof,
     ProvenIdentity,
     Role,
     SignUpPolicy,
     Storage,
+    TestName,
     TriggerState,
 )
 from tests.api.conformity import conformity
@@ -132,6 +136,13 @@ def _at_gate(storage: Storage, organization_id: int) -> str:
     return uuids[0]
 
 
+def _proof(storage: Storage, build: Build, job: Job) -> str:
+    """Keep the disk of a job, and begin a proof of its test; return the id of the proof."""
+    storage.snapshots.add("the disk", job.id, "sandbox")
+    storage.kept_disks.keep("the disk", build)
+    return storage.proofs.add(build, job, NewProof(20, 60, 3600, (TestName("math", "adds"),), "ann")).uuid
+
+
 def _filled(world: World, outside: Outside) -> Scene:
     """Make one of everything in an empty service."""
     storage = world.storage
@@ -216,6 +227,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "repos": repository.uuid,
         "plain-repo": plain.uuid,
         "entry": storage.merge_queues.add(repository, NewMerge(branch="queued"), "ann").uuid,
+        "proof": _proof(storage, build.stored, job.stored),
         "delivery_id": storage.deliveries.latest(1)[0].uuid,
         "workspaces": workspace(storage, owner.org_id).account,
         "invite_token": invite["token"],

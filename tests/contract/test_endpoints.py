@@ -33,6 +33,7 @@ NOUNS = {
     "delivery": "notification_delivery_not_found",
     "delivery_id": "delivery_not_found",
     "entry": "merge_queue_entry_not_found",
+    "proof": "proof_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",

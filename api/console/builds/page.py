@@ -22,8 +22,9 @@ from api.console.errors import Page
 from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
 from api.operations.culprits import Culprit
+from api.operations.proofs import ProofRecord
 from api.state_looks import LOOKS, in_signs, look_of, worst
-from storage import RENDER_LOG, BuildPeople, EdgeKind
+from storage import RENDER_LOG, BuildPeople, BuildState, EdgeKind, ProofState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +59,7 @@ _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
 _MOST_FILES = 500
 _MOST_ANNOTATIONS = 200
+_MOST_PROOFS = 20
 
 
 class BuildPage(Page):
@@ -100,10 +102,10 @@ class BuildPage(Page):
             held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
             **self._culprit(build, its_pipeline),
             **self._rejection(moment.view.build),
-            **self._of_view(req, moment.view, chosen),
+            **self._of_view(req, moment.view, chosen, member=member),
         )
 
-    def _of_view(self, req: falcon.Request, view: BuildView, chosen: str) -> dict[str, object]:
+    def _of_view(self, req: falcon.Request, view: BuildView, chosen: str, *, member: bool) -> dict[str, object]:
         storage, build = self._site.storage, view.build
         match chosen:
             case "graph":
@@ -114,7 +116,7 @@ class BuildPage(Page):
                 line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
                 return {"time": line, "time_width": WIDTH}
             case "tests":
-                return {"tests": self._reports.of_build(build), "most": MOST_SHOWN}
+                return {"tests": self._reports.of_build(build), "most": MOST_SHOWN, **self._proofs(build)}
             case "coverage":
                 found = self._site.build_coverage.compared(build)
                 files, more = listed_files(found, 0, _MOST_FILES)
@@ -133,7 +135,27 @@ class BuildPage(Page):
                     "annotation_counts": storage.told.annotation_counts(build.id),
                 }
             case _:
-                return {"failed": failed_jobs(view, storage.logs)}
+                provable = self._provable(build) if member else frozenset()
+                return {"failed": failed_jobs(view, storage.logs), "provable": provable}
+
+    def _proofs(self, build: Build) -> dict[str, object]:
+        """Return the proofs of a build, newest first, and the latest result of each test by its job."""
+        storage = self._site.storage
+        found = [ProofRecord.of(storage, each) for each in storage.proofs.of_build(build.id, _MOST_PROOFS)]
+        proved = {
+            (proof.job_id, test.suite, test.name): test
+            for proof in reversed(found)
+            for test in proof.tests
+            if test.passed + test.failed
+        }
+        running = any(each.state is ProofState.RUNNING for each in found)
+        return {"proofs": found, "proved": proved, "proving": running, "provable": self._provable(build)}
+
+    def _provable(self, build: Build) -> frozenset[str]:
+        """Return the failed jobs whose tests can be run again from the disk before them, by UUID."""
+        storage = self._site.storage
+        jobs = storage.jobs.of_build(build.id) if build.state.terminal or build.state is BuildState.FAILING else []
+        return frozenset(job.uuid for job in jobs if job.state.failed and storage.kept_disks.of_job(job.id))
 
     def _counts(self, view: BuildView, *, member: bool) -> dict[str, int]:
         """Return how much there is in views, as far as that is known without reading files."""

@@ -37,10 +37,11 @@ _MOST_DOUBTED = 2_000
 
 @immutable
 class ShownTest:
-    """A test of a build with the name of its job, and its history up to this build."""
+    """A test of a build with the name and the UUID of its job, and its history up to this build."""
 
     case: TestCase
     job: str
+    job_id: str
     history: CaseHistory
 
 
@@ -168,4 +169,4 @@ class _Found:
         return ShownTests(tuple(self._shown(job, case) for job, case in first), self._count[outcome] > len(first))
 
     def _shown(self, job: Job, case: TestCase) -> ShownTest:
-        return ShownTest(case, job.name, self._past.of(job.step_key, CaseName(case.suite, case.name)))
+        return ShownTest(case, job.name, job.uuid, self._past.of(job.step_key, CaseName(case.suite, case.name)))

@@ -39,7 +39,7 @@ def shell(session: Session, /, *, job: str, patch: IO[str] | None, **options: ob
 
     A shell at a server goes on after a lost connection, and ends when nobody types for a while.
     """
-    name, step = _job_name(job)
+    name, step = job_name(job)
     changes = None if patch is None else patch.read(_MOST_PATCH_BYTES + 1)
     body = given(options) | ({} if changes is None else {"patch": changes})
     if "command" in body or "patch" in body:
@@ -71,10 +71,10 @@ def _shell_at_server(session: Session, name: BuildName, step: str, *, before: bo
 def _run(session: Session, name: BuildName, step: str, body: dict[str, Any]) -> int:
     if session.server() is None:
         with session.priced_door() as door:
-            done = door.perform(runs.run_on_fork, _names(door, name, step), runs.RunOnForkRequest(**body))
+            done = door.perform(runs.run_on_fork, names_of_job(door, name, step), runs.RunOnForkRequest(**body))
     else:
         with session.connection() as server:
-            done = _run_at(server, _names(server, name, step), body)
+            done = _run_at(server, names_of_job(server, name, step), body)
     session.answer(document_of(done), done.output.removesuffix("\n"))
     if done.timed_out:
         raise Failure("the command was ended: its time was up")
@@ -86,14 +86,15 @@ def _run_at(server: Connection, names: dict[str, str], body: dict[str, Any]) -> 
     return server.perform(runs.run_on_fork, names, body, seconds=patience)
 
 
-def _names(door: Door, name: BuildName, step: str) -> dict[str, str]:
+def names_of_job(door: Door, name: BuildName, step: str) -> dict[str, str]:
+    """Return the names of a job in the paths of operations. Raises Failure."""
     found = next((each for each in door.rows(jobs.list_jobs, name.names) if each.step_key == step), None)
     if found is None:
         raise Failure(f"build {name} has no step {step}: `ci-daemon job list {name}` shows all")
     return {**name.names, "job_id": found.uuid}
 
 
-def _job_name(text: str) -> tuple[BuildName, str]:
+def job_name(text: str) -> tuple[BuildName, str]:
     """Return the build and the step in ORG/PIPELINE/NUMBER/STEP. Raises Failure."""
     *build, step = text.split("/", 3)
     if len(build) != len(("ORG", "PIPELINE", "NUMBER")) or not step:

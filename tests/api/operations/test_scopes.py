@@ -32,6 +32,7 @@ STARTING = {
     "retryBuild",
     "retryJob",
 }
+FORKING = {"runOnFork", "proveTests", "cancelProof"}
 HAVE = {
     Scope.READ: {Scope.READ},
     Scope.START: {Scope.READ, Scope.START},

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from actors import retry
 from storage import (
+    WHOLE_JOB,
     Annotation,
     AnnotationLevel,
     Build,
@@ -53,6 +54,7 @@ from storage import (
     NewPaymentEvent,
     NewPipeline,
     NewPipelineTrigger,
+    NewProof,
     NewSchedule,
     NotificationKind,
     OriginEvent,
@@ -60,6 +62,8 @@ from storage import (
     PasskeyPurpose,
     PaymentState,
     Pipeline,
+    ProofRun,
+    ProofState,
     ProvenIdentity,
     PullRequestBuild,
     RefundReport,
@@ -75,6 +79,7 @@ from storage import (
     Shape,
     SignUpPolicy,
     Storage,
+    TestName,
     TokenLimits,
     TriggerState,
     VerifiedEvent,
@@ -122,6 +127,7 @@ class Everything:
         self._renders()
         self._retried()
         self._holds()
+        self._proofs()
         self._fork()
         self._cache()
         self._pipelines()
@@ -473,6 +479,28 @@ class Everything:
             if reason is not None:
                 assert self.storage.holds.end(hold.id, reason)
             self.end(build, BuildState.FAILED)
+
+    def _proofs(self) -> None:
+        """Store a proof in each state, with runs that told something and nothing."""
+        build = self.run()
+        for state in ProofState:
+            new = NewProof(
+                2,
+                60,
+                3600,
+                (TestName("unit", "adds"), WHOLE_JOB),
+                "ada@example.org",
+                "true",
+                exit_counts=True,
+                max_cents=7,
+                budget_id=self.budget_id,
+            )
+            proof = self.storage.proofs.add(build, self.job(build), new)
+            self.storage.proofs.record(proof, ProofRun(1, 0, 1500, None), {TestName("unit", "adds"): True})
+            if state is ProofState.FINISHED:
+                self.storage.proofs.record(proof, ProofRun(2, None, 0, "it was lost"), {})
+            elif state is not ProofState.RUNNING:
+                self.storage.proofs.end(proof.id, state, "a reason")
 
     def _fork(self) -> None:
         build = self.run()

@@ -73,6 +73,8 @@ ELSEWHERE = {
     "debug": "tests/e2e: it is a shell",
     "mcp": "tests/ci_daemon/remote: it answers a protocol",
     "shell": "tests/e2e/builds/test_forks.py: it makes VMs",
+    "test prove": "tests/e2e/builds/test_proofs.py: it makes VMs",
+    "test cancel": "tests/e2e/builds/test_proofs.py: it makes VMs",
     "github bind": "test_github.py: it needs a GitHub",
     "github setup": "test_github.py: it needs a GitHub",
     "incus setup": "tests/fleet/test_setup.py: it needs an engine",
@@ -187,6 +189,7 @@ CALLS = """
     build summaries acme/web/1
     build tests acme/web/1 --outcome failed
     build culprit acme/broken/2 --stop
+    test proofs acme/web/1
     build coverage acme/web/1
     build coverage acme/web/1 --files
     build logs acme/web/1

@@ -60,6 +60,7 @@ IN_AN_INDEX_OF_FEW = (
     "renders_unfinished",
     "leases_live",
     "holds_open",
+    "proofs_open",
     "builds_to_measure",
     "builds_with_expired_logs",
     "builds_with_unmeasured_source",

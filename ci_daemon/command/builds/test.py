@@ -1,0 +1,124 @@
+"""`ci-daemon test`: how often tests pass, on the box or of a server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from api.operations import proofs
+from ci_daemon.command.builds.shell import job_name, names_of_job
+from ci_daemon.command.support.body_options import body_options, given
+from ci_daemon.command.support.command_classes import Group, SharedCommand
+from ci_daemon.command.support.names import BuildName, PipelineName
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.terminal.text import printable
+from storage import ProofState, document_of
+
+if TYPE_CHECKING:
+    from api.doors import Door
+
+_LOOK_SECONDS = 0.5
+_COLUMNS = ("id", "step_key", "test", "state", "result")
+
+
+@click.group(cls=Group)
+def test() -> None:
+    """Tests of jobs: how often they pass."""
+
+
+@test.command(cls=SharedCommand)
+@click.argument("job", metavar="ORG/PIPELINE/NUMBER/STEP")
+@click.argument("tests", metavar="[TEST]...", nargs=-1)
+@body_options(proofs.ProveTestsRequest, "times", "timeout_seconds", "limit_seconds", "max_cents")
+@click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the runs.")
+@pass_session
+def prove(session: Session, /, *, job: str, tests: tuple[str, ...], no_wait: bool, **terms: object) -> None:
+    """Run tests of a job again and again from the disk before its command, and count how often they pass.
+
+    Without TEST they are those that failed in the job, or the whole job if it keeps no report of its tests. TEST is
+    SUITE::NAME or NAME, as `build tests` shows them. Each run has a VM and a fork of its own; they begin when no job
+    waits for a VM. Ctrl-C stops waiting; the runs go on.
+    """
+    name, step = job_name(job)
+    body = given(terms) | ({"tests": list(tests)} if tests else {})
+    with session.building_door() as door:
+        names = names_of_job(door, name, step)
+        proof = door.perform(proofs.prove_tests, names, body)
+        if not no_wait:
+            proof = _end_of(door, name, proof)
+    session.answer(document_of(proof), "\n".join(_lines(proof)))
+    if proof.state is ProofState.STOPPED:
+        raise Failure(f"it ended after {proof.runs} of {proof.times} runs: {printable(proof.reason or '')}")
+
+
+@test.command(name="proofs", cls=SharedCommand, reads=True)
+@click.argument("name", metavar="ORG/PIPELINE[/NUMBER]")
+@click.argument("tested", metavar="[TEST]", required=False)
+@click.option("--suite", help="Only of the test of this suite.")
+@pass_session
+def list_proofs(session: Session, *, name: str, tested: str | None, suite: str | None) -> None:
+    """List the proofs of a build, or those of one TEST in all builds of a pipeline, newest first."""
+    with session.door() as door:
+        if tested is None:
+            build = BuildName.parse(name)
+            documents = [row for each in door.rows(proofs.list_build_proofs, build.names) for row in _rows(each)]
+        else:
+            query = {"name": tested} | ({"suite": suite} if suite else {})
+            found = door.rows(proofs.list_test_proofs, PipelineName.parse(name).names, query=query)
+            documents = [_past(each) for each in found]
+    columns = _COLUMNS if tested is None else ("build_number", "commit", "step_key", "test", "result", "created_at")
+    session.table(documents, columns, f"{name} has no such proofs")
+
+
+@test.command(cls=SharedCommand)
+@click.argument("pipeline", metavar="ORG/PIPELINE")
+@click.argument("proof", metavar="ID")
+@pass_session
+def cancel(session: Session, *, pipeline: str, proof: str) -> None:
+    """Cancel the proof ID, as `test proofs` shows it; what its runs told so far stays."""
+    with session.building_door() as door:
+        ended = door.perform(proofs.cancel_proof, {**PipelineName.parse(pipeline).names, "proof": proof})
+    session.answer(document_of(ended), f"proof {proof} is {ended.state}")
+
+
+def _end_of(door: Door, name: BuildName, proof: proofs.ProofRecord) -> proofs.ProofRecord:
+    """Wait for the end of a proof, and say how far it is when that changes."""
+    names, told = {"org": name.org, "pipeline": name.pipeline, "proof": proof.uuid}, -1
+    try:
+        while proof.state is ProofState.RUNNING:
+            if proof.runs != told:
+                told = proof.runs
+                click.echo(f"{proof.runs} of {proof.times} runs have ended", err=True)
+            time.sleep(_LOOK_SECONDS)
+            proof = door.perform(proofs.get_proof, names)
+    except KeyboardInterrupt:
+        click.echo(
+            f"the runs go on; `ci-daemon test cancel {name.org}/{name.pipeline} {proof.uuid}` ends them", err=True
+        )
+        raise click.Abort from None
+    return proof
+
+
+def _lines(proof: proofs.ProofRecord) -> list[str]:
+    lines = [f"{_title(each)}: {each.words}" for each in proof.tests]
+    if proof.lacking:
+        lines.append(proof.lacking)
+    lines += [f"some runs tell nothing: {printable(each)}" for each in proof.troubles]
+    if proof.state is ProofState.RUNNING:
+        lines.append(f"{proof.runs} of {proof.times} runs have ended; proof {proof.uuid}")
+    return lines
+
+
+def _title(test: proofs.ProvedTestRecord) -> str:
+    return printable(f"{test.suite}::{test.name}" if test.suite else test.name) or "the job"
+
+
+def _rows(proof: proofs.ProofRecord) -> list[dict[str, Any]]:
+    document = document_of(proof)
+    return [{**document, "test": _title(each), "result": each.words} for each in proof.tests]
+
+
+def _past(past: proofs.PastProofRecord) -> dict[str, Any]:
+    return {**document_of(past), "test": _title(past.test), "result": past.test.words}
