@@ -20,8 +20,9 @@ from actors.timer import Timer
 
 if TYPE_CHECKING:
     from actors.settings import LiveSettings
+    from actors.test_reports.quarantine import Excuse
     from actors.vms import Images, Providers
-    from storage import Clock, Storage
+    from storage import Build, Clock, Job, Lease, Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,12 @@ class Parts:
     timings: Timings = field(default_factory=Timings)
     addresses: Addresses = field(default_factory=Addresses)
     watchers: LogWatchers = field(default_factory=LogWatchers)
+
+    def excuse(self, build: Build, job: Job, lease: Lease, exit_code: int) -> Excuse | None:
+        """Return whether quarantine of tests excuses a job that failed; None if none concerns it."""
+        from actors.test_reports.quarantine import excuse  # noqa: PLC0415 - few pipelines have tests in quarantine
+
+        return excuse(self.storage, build, job, lease, exit_code, self.clock.now())
 
     @cached_property
     def timer(self) -> Timer:

@@ -40,6 +40,7 @@ from api.operations import (
     passkeys,
     payments,
     proofs,
+    quarantine,
     registry_logins,
     repo_deliveries,
     repositories,
@@ -92,7 +93,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts, registry_logins, deploy_keys, culprits)
     door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
-    door.add(routes, runs, terminals, proofs)
+    door.add(routes, runs, terminals, proofs, quarantine)
     routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         SourceGone,
         StorageClosed,
         StorageError,
+        TestQuarantined,
         TooManyBuilds,
         TooManyEnvironments,
         TooManyInvites,
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         TooManyOrganizations,
         TooManyPasskeys,
         TooManyProofs,
+        TooManyQuarantined,
         TooManySchedules,
         UsageTooLong,
         UserUnknown,
@@ -277,6 +279,12 @@ if TYPE_CHECKING:
         ProofState,
         ProvedTest,
         TestName,
+    )
+    from storage.records.quarantine import (
+        LONGEST_QUARANTINE_DAYS,
+        ExcusedTest,
+        NewQuarantine,
+        QuarantinedTest,
     )
     from storage.records.source_hosts import (
         BuildOrigin,

@@ -134,6 +134,16 @@ class TooManyProofs(StorageError):
     """An organization has as many proofs under way as it may."""
 
 
+class TestQuarantined(StorageError):
+    """A test is in quarantine already."""
+
+    __test__ = False  # pytest would take it for tests
+
+
+class TooManyQuarantined(StorageError):
+    """A pipeline has as many tests in quarantine as it may."""
+
+
 class JobsJoined(StorageError):
     """Jobs have joined the build since these were planned for it: plan them again."""
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from storage.builds.kept_folders import KeptFolders
     from storage.builds.merge_queue import MergeQueues
     from storage.builds.proofs import Proofs
+    from storage.builds.quarantine import Quarantine
     from storage.builds.retries import Retries
     from storage.builds.room import BuildRoom
     from storage.builds.search import Search

@@ -136,6 +136,7 @@ class Storage:
     )
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
+    quarantine = _part(lambda self: parts.Quarantine(self._database))
     proofs = _part(lambda self: parts.Proofs(self._database))
     merge_queues = _part(lambda self: parts.MergeQueues(self._database))
     organization_keys = _part(lambda self: parts.OrganizationKeys(self._database, self.vault))

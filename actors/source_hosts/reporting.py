@@ -204,9 +204,15 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         return Report(state, build, origin, self._url(build), tuple(others), outdated, coverage)
 
     def _more(self, build: Build) -> str:
-        """Return what there is to say of a build beside its state: what broke it, and its coverage."""
+        """Return what to say of a build beside its state: what broke it, or is excused, and its coverage."""
         search = self._storage.culprits.of_build(build.id) if build.state is BuildState.FAILED else None
-        return ", ".join(filter(None, ("" if search is None else search.in_words, self._coverage(build))))
+        told = "" if search is None else search.in_words, self._quarantined(build), self._coverage(build)
+        return ", ".join(filter(None, told))
+
+    def _quarantined(self, build: Build) -> str:
+        """Return how many failures of a build that has ended do not count, in words."""
+        count = self._storage.quarantine.count_excused(build.id) if build.state.terminal else 0
+        return f"{count} failed test{'' if count == 1 else 's'} in quarantine" if count else ""
 
     def _coverage(self, build: Build) -> str:
         """Return the coverage of a build that has ended, in words: read once, as its reports do not change."""

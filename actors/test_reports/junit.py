@@ -29,6 +29,7 @@ LONGEST_NAME = 200
 _LONGEST_PATH = 400
 _LONGEST_OUTPUT = 8192
 _LONGEST_OUTPUTS = 2**20
+_MOST_TIMES, _LONGEST_TIME = 100, 64
 _PART = 500
 """The tests that another process sends at once: no other thread runs while they are decoded."""
 
@@ -82,12 +83,16 @@ class TestCase:
 
 @immutable
 class TestReport:
-    """The tests of a report; ``counts`` is of all, also where there are more than ``cases`` takes."""
+    """The tests of a report; ``counts`` is of all, also where there are more than ``cases`` takes.
+
+    ``began`` are the times at which its suites say that they began, as written.
+    """
 
     __test__ = False  # pytest would take it for tests
 
     cases: tuple[TestCase, ...]
     counts: Mapping[CaseOutcome, int]
+    began: tuple[str, ...] = ()
 
 
 def read_report(content: bytes) -> TestReport:
@@ -107,7 +112,7 @@ def read_report(content: bytes) -> TestReport:
         parser.Parse(content, True)  # noqa: FBT003 - expat's signature: it is the whole document
     except (expat.ExpatError, LookupError, ValueError) as error:  # the last two are of encodings
         raise ReportUnreadable(f"it is no XML: {error}") from None
-    return TestReport(tuple(reader.cases), reader.counts)
+    return TestReport(tuple(reader.cases), reader.counts, tuple(reader.began))
 
 
 def read_confined(confinement: Confinement, owner: str, path: Path) -> TestReport:
@@ -119,19 +124,21 @@ def read_confined(confinement: Confinement, owner: str, path: Path) -> TestRepor
         return read_report(path.read_bytes())
     cases: list[TestCase] = []
     counts = Counter[CaseOutcome]()
+    began: list[str] = []
     parts = confinement.each(
         _values, str(path), bounds=_BOUNDS, owner=owner, errors=(NotReport, ReportUnreadable, OSError)
     )
     try:
-        for values, more in parts:
+        for values, more, times in parts:
+            began += times
             cases += (TestCase(*each[:3], CaseOutcome(each[3]), *each[4:]) for each in values)
             counts.update({CaseOutcome(outcome): count for outcome, count in more.items()})
     except WorkFailed as error:
         raise ReportUnreadable(f"it cannot be read: {error}") from None
-    return TestReport(tuple(cases), counts)
+    return TestReport(tuple(cases), counts, tuple(began))
 
 
-def _values(path: str) -> Iterator[tuple[list[_Values], dict[str, int]]]:
+def _values(path: str) -> Iterator[tuple[list[_Values], dict[str, int], tuple[str, ...]]]:
     """Yield the tests of a file's report in parts, at last its counts. Runs in another process."""
     report = read_report(Path(path).read_bytes())
     for first in range(0, len(report.cases), _PART):
@@ -142,8 +149,9 @@ def _values(path: str) -> Iterator[tuple[list[_Values], dict[str, int]]]:
                 for case in part
             ],
             {},
+            (),
         )
-    yield [], {outcome.value: count for outcome, count in report.counts.items()}
+    yield [], {outcome.value: count for outcome, count in report.counts.items()}, report.began
 
 
 @dataclass(slots=True)
@@ -152,6 +160,7 @@ class _Reader:
 
     cases: list[TestCase] = field(default_factory=list)
     counts: Counter[CaseOutcome] = field(default_factory=Counter)
+    began: list[str] = field(default_factory=list)
     _depth: int = 0
     _suites: list[str] = field(default_factory=list)
     _case: dict[str, str] | None = None
@@ -170,6 +179,8 @@ class _Reader:
             raise NotReport("its first element is neither <testsuites> nor <testsuite>")
         if name == "testsuite":
             self._suites.append(attributes.get("name", ""))
+            if len(self.began) < _MOST_TIMES:
+                self.began.append(attributes.get("timestamp", "")[:_LONGEST_TIME])
         elif name == "testcase":
             self._case, self._outcome = attributes, CaseOutcome.PASSED
             self._output, self._size = [], 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from api.console.cookies import local_path
 from api.console.operation_form import OperationForm, given, given_patterns, leads_to
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
-from api.operations import builds, culprits, favourites, jobs, pipelines, proofs, schedules, secrets
+from api.operations import builds, culprits, favourites, jobs, pipelines, proofs, quarantine, schedules, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
     from api.operations.builds import BuildRecord
+
+
+_DIGITS = 5
+"""As many digits as no number of days has."""
 
 
 def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
@@ -39,6 +43,11 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     prove = OperationForm(site, proofs.prove_tests, tests, _proof_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/jobs/{{job_id}}/prove", prove)
     routes.add_page(f"{pipeline}/proofs/{{proof}}/cancel", OperationForm(site, proofs.cancel_proof, tests))
+    here = leads_to(lambda params, _: local_path(params["next"]))
+    form = OperationForm(site, quarantine.quarantine_test, here, _quarantine_of, in_path=("next",))
+    routes.add_page(f"{pipeline}/quarantine", form)
+    form = OperationForm(site, quarantine.release_test, here, in_path=("next",))
+    routes.add_page(f"{pipeline}/quarantine/{{quarantined}}/release", form)
     rebuild = OperationForm(site, builds.rebuild_build, leads_to(_build), rebuild_of)
     routes.add_page(f"{pipeline}/builds/{{number}}/rebuild", rebuild)
     where = leads_to(lambda params, _: local_path(params["next"]))
@@ -60,6 +69,13 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
     form = OperationForm(site, secrets.limit_pipeline_secret, back, patterns, in_path=("name",))
     routes.add_page(f"{pipeline}/secrets/limits", form)
     routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.delete_pipeline_secret, back))
+
+
+def _quarantine_of(fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the body for a form of quarantine; what is no number of days is refused as it is."""
+    days = fields.get("days", "")
+    found = given(quarantine.QuarantineTestRequest)(fields)
+    return {**found, "days": int(days) if days.isascii() and days.isdecimal() and len(days) < _DIGITS else days}
 
 
 def _proof_of(fields: Mapping[str, str]) -> dict[str, object]:

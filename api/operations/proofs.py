@@ -9,7 +9,6 @@ from actors.test_reports import CaseOutcome, PassRate, selection
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
 from api.operations.operation import GET, POST, Call, Callers, Found, Query, created, operation
-from api.operations.runs import is_guarded
 from api.operations.things import BUILD, JOB, PIPELINE, ThisBuild, ThisJob, ThisMembership, ThisPipeline
 from storage import (
     MOST_RUNS,
@@ -206,7 +205,7 @@ def prove_tests(
     but not its secrets, and none of its services. Runs begin when no job waits for a VM. If the build has jobs of an
     environment, or with limited secrets, it needs the role admin.
     """
-    from actors.forks import kept_disk  # noqa: PLC0415 - what makes VMs, which few calls need
+    from actors.forks import is_guarded, kept_disk  # noqa: PLC0415 - what makes VMs, which few calls need
     from api.builds.creation import require_budget, require_credit  # noqa: PLC0415 - planning takes long to import
 
     if is_guarded(call.storage, build):

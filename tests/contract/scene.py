@@ -80,6 +80,7 @@ class Scene:
             return None
         signing_in = {**BODY, "owner_token": None}
         own: dict[str, dict[str, Any]] = {
+            "POST /api/v0/organizations/{org}/pipelines/{pipeline}/quarantine": {"owner": self.member.email},
             "POST /api/v0/organizations/{org}/environments/{name}/rollback": {"job_id": None},
             "POST /api/v0/organizations/{org}/repos/{id}/merge-queue": {"pull_request": None, "target": "main"},
             "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci", "inputs": {}},

@@ -23,6 +23,7 @@ from storage import (
     NewPipeline,
     NewPipelineTrigger,
     NewProof,
+    NewQuarantine,
     ProvenIdentity,
     Role,
     SignUpPolicy,
@@ -227,6 +228,9 @@ def _filled(world: World, outside: Outside) -> Scene:
         "repos": repository.uuid,
         "plain-repo": plain.uuid,
         "entry": storage.merge_queues.add(repository, NewMerge(branch="queued"), "ann").uuid,
+        "quarantined": storage.quarantine.add(
+            build.stored.pipeline_id, NewQuarantine(TestName("math", "adds"), "", "ann", "", 7), "ann"
+        ).uuid,
         "proof": _proof(storage, build.stored, job.stored),
         "delivery_id": storage.deliveries.latest(1)[0].uuid,
         "workspaces": workspace(storage, owner.org_id).account,

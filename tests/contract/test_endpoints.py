@@ -34,6 +34,7 @@ NOUNS = {
     "delivery_id": "delivery_not_found",
     "entry": "merge_queue_entry_not_found",
     "proof": "proof_not_found",
+    "quarantined": "quarantined_test_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",

@@ -50,6 +50,7 @@ class Finalizer:
         self._assignment = assignment
         self._attempt = attempt
         self._storage = parts.storage
+        self._excuse_of = parts.excuse
         self._cache = cache
         self._settings = settings
         self._live_settings = parts.live_settings
@@ -130,7 +131,7 @@ class Finalizer:
         lost = self._storage.attempts.lost(self._job.id)
         result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
         if result.event is not JobEvent.RETRY:
-            result = self._judge_outputs(self._collect(result))
+            result = self._judge_outputs(self._excuse(self._collect(result)))
             result = self._generate(result)
             self._keep_folders(result)
             result = self._keep_disk(self._keep_workspace(result))
@@ -169,6 +170,26 @@ class Finalizer:
         stored.store(self._assignment.build, self._job, files, complete=failure is None)
         self._attempt.log.notice(collected.notice())
         return result if failure is None else result.lacking(failure, self._job)
+
+    def _excuse(self, result: AttemptResult) -> AttemptResult:
+        """Return the result of a soft failure if tests in quarantine alone made the command fail."""
+        outcome, last = result.outcome, self._last_attempt
+        by_command = result.event is JobEvent.FAILED and outcome.error_code is None and outcome.exit_code is not None
+        if not by_command or result.soft_failed or not self._job.artifacts or last is None or last.collected_at is None:
+            return result
+        build, job, stored = self._assignment.build, self._job, self._storage.quarantine
+        if not stored.in_force(build.pipeline_id):
+            return result
+        self._attempt.log.settle()  # which is looked through
+        found = self._excuse_of(build, job, self._assignment.lease, outcome.exit_code or 0)
+        stored.excuse(job.id, () if found is None else found.tests)
+        if found is None:
+            return result
+        if found.why_not is not None:
+            self._attempt.log.notice(f"the quarantine of tests does not excuse this job: {found.why_not}")
+            return result
+        self._attempt.log.notice(f"{found.words}; so this is a soft failure")
+        return replace(result, outcome=replace(outcome, soft_failed=True, error_message=found.words))
 
     def _judge_outputs(self, result: AttemptResult) -> AttemptResult:
         """Fail a job that would pass without all of its outputs, which are stored before its exit is."""

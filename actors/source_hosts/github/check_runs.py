@@ -371,7 +371,10 @@ def _state(job: Job) -> str:
         words += f", exit code {job.exit_code}"
     if job.cache_hit:
         words += ", cached"
-    return f"{words}, allowed to" if job.state.failed and job.soft_failed else words
+    if not (job.state.failed and job.soft_failed):
+        return words
+    in_quarantine = job.error_code is None and job.error_message is not None
+    return f"{words}: {job.error_message}" if in_quarantine else f"{words}, allowed to"
 
 
 def _time(job: Job) -> str:

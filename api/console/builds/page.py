@@ -97,6 +97,7 @@ class BuildPage(Page):
             pipeline_name="" if its_pipeline is None else its_pipeline.name,
             at_host=self._at_host(build, its_pipeline) if member else source_hosts.BuildPages(),
             counts=self._counts(moment.view, member=member),
+            excused_tests=site.storage.quarantine.count_excused(build.id),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),
             held=held_vms(site.storage, moment.view.build) if member and build.debug else [],
@@ -148,8 +149,18 @@ class BuildPage(Page):
             for test in proof.tests
             if test.passed + test.failed
         }
+        held = storage.quarantine.in_force(build.pipeline_id)
+        excused = {(each.suite, each.name) for each in storage.quarantine.excused(build.id)}
         running = any(each.state is ProofState.RUNNING for each in found)
-        return {"proofs": found, "proved": proved, "proving": running, "provable": self._provable(build)}
+        return {
+            "proofs": found,
+            "proved": proved,
+            "proving": running,
+            "provable": self._provable(build),
+            "quarantine": held,
+            "in_quarantine": {(each.suite, each.name) for each in held},
+            "excused": excused,
+        }
 
     def _provable(self, build: Build) -> frozenset[str]:
         """Return the failed jobs whose tests can be run again from the disk before them, by UUID."""

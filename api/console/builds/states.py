@@ -229,7 +229,7 @@ def _detail(job: Job, storage: Storage, engine: EngineInterface, gate: Gate | No
         parts.append(job.error_message)
     elif job.exit_code:
         parts.append(f"exit code {job.exit_code}")
-    if job.soft_failed:
+    if job.soft_failed and job.soft_fail_policy is not None:
         parts.append("may fail")
     if job.attempt > 1:
         parts.append(f"attempt {job.attempt}")

@@ -60,7 +60,7 @@ def _shell_at_server(session: Session, name: BuildName, step: str, *, before: bo
 
     with (
         session.connection() as server,
-        closing(RemoteTerminal(server, _names(server, name, step), before=before)) as terminal,
+        closing(RemoteTerminal(server, names_of_job(server, name, step), before=before)) as terminal,
     ):
         try:
             return terminal.run()

@@ -1,4 +1,4 @@
-"""`ci-daemon test`: how often tests pass, on the box or of a server."""
+"""`ci-daemon test`: how often tests pass, and which may fail, on the box or of a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from api.operations import proofs
+from api.operations import proofs, quarantine
 from ci_daemon.command.builds.shell import job_name, names_of_job
 from ci_daemon.command.support.body_options import body_options, given
 from ci_daemon.command.support.command_classes import Group, SharedCommand
@@ -25,7 +25,7 @@ _COLUMNS = ("id", "step_key", "test", "state", "result")
 
 @click.group(cls=Group)
 def test() -> None:
-    """Tests of jobs: how often they pass."""
+    """Tests of jobs: how often they pass, and which may fail for a while."""
 
 
 @test.command(cls=SharedCommand)
@@ -81,6 +81,49 @@ def cancel(session: Session, *, pipeline: str, proof: str) -> None:
     with session.building_door() as door:
         ended = door.perform(proofs.cancel_proof, {**PipelineName.parse(pipeline).names, "proof": proof})
     session.answer(document_of(ended), f"proof {proof} is {ended.state}")
+
+
+@test.command(name="quarantine", cls=SharedCommand)
+@click.argument("pipeline", metavar="ORG/PIPELINE")
+@click.argument("name", metavar="TEST")
+@body_options(quarantine.QuarantineTestRequest, "suite", "step", "days", "owner", "reason")
+@pass_session
+def quarantine_test(session: Session, /, *, pipeline: str, name: str, **terms: object) -> None:
+    """Let TEST fail without failing builds, for some days; its owner is to mend it meanwhile.
+
+    TEST is the name in a report, of --suite, or SUITE::NAME, as `build tests` shows them. A job that failed by such
+    tests alone is a soft failure. Its log says so, or why it is not certain, which is a failure as before.
+    """
+    body = given(terms)
+    if "suite" not in body and "::" in name:
+        body["suite"], _, name = name.partition("::")
+    with session.door() as door:
+        names = PipelineName.parse(pipeline).names
+        made = door.perform(quarantine.quarantine_test, names, {**body, "name": name})
+    session.answer(document_of(made), f"{printable(name)} is in quarantine until {made.expires_at:%Y-%m-%d}")
+
+
+@test.command(cls=SharedCommand, reads=True)
+@click.argument("pipeline", metavar="ORG/PIPELINE")
+@pass_session
+def quarantined(session: Session, *, pipeline: str) -> None:
+    """List the tests of a pipeline that are in quarantine, and those that were."""
+    with session.door() as door:
+        found = door.rows(quarantine.list_quarantine, PipelineName.parse(pipeline).names)
+        documents = [document_of(each) for each in found]
+    columns = ("id", "suite", "name", "step", "in_force", "owner", "expires_at", "reason")
+    session.table(documents, columns, f"no test of {pipeline} is in quarantine")
+
+
+@test.command(cls=SharedCommand)
+@click.argument("pipeline", metavar="ORG/PIPELINE")
+@click.argument("quarantined_id", metavar="ID")
+@pass_session
+def release(session: Session, *, pipeline: str, quarantined_id: str) -> None:
+    """End the quarantine ID, as `test quarantined` shows it: the test fails builds again."""
+    with session.door() as door:
+        door.perform(quarantine.release_test, {**PipelineName.parse(pipeline).names, "quarantined": quarantined_id})
+    session.answer({"released": quarantined_id}, f"the quarantine {quarantined_id} has ended")
 
 
 def _end_of(door: Door, name: BuildName, proof: proofs.ProofRecord) -> proofs.ProofRecord:

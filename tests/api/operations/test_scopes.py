@@ -21,7 +21,8 @@ from tests.state import run_sql
 
 NOUNS = [import_module(f"api.operations.{each.name}") for each in iter_modules(api.operations.__path__)]
 EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.callers.owners}
-FORKING = {"runOnFork", "openTerminal", "getTerminal", "typeInTerminal", "resizeTerminal", "closeTerminal"}
+_TERMINALS = {"openTerminal", "getTerminal", "typeInTerminal", "resizeTerminal", "closeTerminal"}
+FORKING = {"runOnFork", "proveTests", "cancelProof", *_TERMINALS}
 STARTING = {
     "createBuild",
     "startBuild",
@@ -32,7 +33,6 @@ STARTING = {
     "retryBuild",
     "retryJob",
 }
-FORKING = {"runOnFork", "proveTests", "cancelProof"}
 HAVE = {
     Scope.READ: {Scope.READ},
     Scope.START: {Scope.READ, Scope.START},

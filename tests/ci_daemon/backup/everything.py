@@ -26,6 +26,7 @@ from storage import (
     DeployKey,
     EdgeKind,
     EndpointAnswer,
+    ExcusedTest,
     ForkApproval,
     Gate,
     GateState,
@@ -55,6 +56,7 @@ from storage import (
     NewPipeline,
     NewPipelineTrigger,
     NewProof,
+    NewQuarantine,
     NewSchedule,
     NotificationKind,
     OriginEvent,
@@ -128,6 +130,7 @@ class Everything:
         self._retried()
         self._holds()
         self._proofs()
+        self._quarantine()
         self._fork()
         self._cache()
         self._pipelines()
@@ -501,6 +504,20 @@ class Everything:
                 self.storage.proofs.record(proof, ProofRun(2, None, 0, "it was lost"), {})
             elif state is not ProofState.RUNNING:
                 self.storage.proofs.end(proof.id, state, "a reason")
+
+    def _quarantine(self) -> None:
+        """Store tests in quarantine, of which one has ended, and a failure that it excused."""
+        build, kept = self.run(), self.storage.quarantine
+        _, test = (
+            kept.add(
+                self.pipeline.id,
+                NewQuarantine(TestName("unit", name), "test", "ada@example.org", "a reason", 7),
+                "ada@example.org",
+            )
+            for name in ("adds", "draws")
+        )
+        kept.end(test, "ada@example.org")
+        kept.excuse(self.job(build).id, [ExcusedTest(self.job(build).id, build.id, "unit", "adds", test.expires_at)])
 
     def _fork(self) -> None:
         build = self.run()

@@ -30,10 +30,12 @@ from storage import (
     NewMerge,
     NewNotification,
     NewPipeline,
+    NewQuarantine,
     NewSchedule,
     NotificationKind,
     Storage,
     SystemClock,
+    TestName,
 )
 from tests.culprits import broken
 from tests.e2e.pipelines import one
@@ -190,6 +192,9 @@ CALLS = """
     build tests acme/web/1 --outcome failed
     build culprit acme/broken/2 --stop
     test proofs acme/web/1
+    test quarantine acme/web unit::draws --days 7 --owner ada@example.org
+    test quarantined acme/web
+    test release acme/web {quarantined}
     build coverage acme/web/1
     build coverage acme/web/1 --files
     build logs acme/web/1
@@ -267,6 +272,8 @@ THEIR_OWN_WORDS = {
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",
+    "test quarantine": "quarantineTest",
+    "test release": "releaseTest",
     "merge-queue add": "addToMergeQueue",
     "merge-queue remove": "removeFromMergeQueue",
     "repo connect": "connectPlainRepo",
@@ -379,6 +386,9 @@ def state(tmp_path: Path) -> Path:
     with_storage.deliveries.receive("git", "push", "1", connected, b"")
     entry = with_storage.merge_queues.add(connected, NewMerge(branch="topic"), "ada@example.org")
     (tmp_path / "entry").write_text(entry.uuid)
+    held = NewQuarantine(TestName("unit", "adds"), "", "ada@example.org", "", 7)
+    held_id = with_storage.quarantine.add(pipeline.id, held, "ada@example.org").uuid
+    (tmp_path / "quarantined").write_text(held_id)
     (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))
@@ -414,6 +424,7 @@ def test_json_is_one_document(
             "delivery": (tmp_path / "delivery").read_text(),
             "notification": (tmp_path / "notification").read_text(),
             "entry": (tmp_path / "entry").read_text(),
+            "quarantined": (tmp_path / "quarantined").read_text(),
             "message": (tmp_path / "message").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),

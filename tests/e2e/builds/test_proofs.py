@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-import zipfile
-from pathlib import Path
-
-import _pytest
-import iniconfig
-import packaging
-import pluggy
-import pygments
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.e2e.builds.vendored_pytest import with_pytest
 from tests.e2e.console.visitor import visitor
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import one
@@ -96,19 +87,7 @@ def test_a_person_has_a_failed_test_run_again(browser: Browser, client: Client, 
 
 def test_tests_of_pytest_run_alone(daemon: Daemon, pipeline: Pipeline, client: Client):
     """Their names are no part of a program. One that has no report is proved as a whole job."""
-    packed, made = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in (_pytest, iniconfig, packaging, pluggy, pygments, pytest):
-            (folder,) = package.__path__
-            for path in Path(folder).rglob("*.py"):
-                archive.write(path, path.relative_to(Path(folder).parent))
-        archive.write(Path(pytest.__file__).parent.parent / "py.py", "py.py")
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
-        for name, content in (("pytest.zip", packed.getvalue()), ("test_it.py", TESTS.encode())):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    _, name = failed_build(pipeline, PYTEST, made.getvalue())
+    _, name = failed_build(pipeline, PYTEST, with_pytest({"test_it.py": TESTS}))
     proved = daemon.json("test", "prove", name, "--times", "3")
     assert (proved["alone"], [(each["name"], each["passed"], each["failed"]) for each in proved["tests"]]) == (
         True,
