@@ -17,7 +17,7 @@ from actors.notifications.messages import (
     webhook_body,
     webhook_test,
 )
-from storage import BuildEvent, BuildState, EmailInvalid, NotificationKind, email_address, immutable
+from storage import BuildEvent, BuildState, CulpritState, EmailInvalid, NotificationKind, email_address, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -142,8 +142,14 @@ class Announcements:
                     self._search_culprit(build, pipeline)
 
     def _search_culprit(self, build: Build, pipeline: Pipeline) -> None:
-        """Begin the search for the commit that broke a build, in the caller's transaction."""
+        """Begin the search for the commit that broke a build, in the caller's transaction.
+
+        A build that passes after all, because it was retried, ends its search.
+        """
         storage = self._storage
+        search = storage.culprits.of_build(build.id) if build.state is BuildState.PASSED else None
+        if search is not None:
+            storage.culprits.end(search, CulpritState.FLAKY, "it passed when it was retried", build.commit)
         wanted = storage.pipelines.find_culprits(pipeline.id)
         if wanted is None:
             wanted = self._live_settings.now.repositories.find_culprits

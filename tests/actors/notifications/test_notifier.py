@@ -30,6 +30,7 @@ from storage import (
     Build,
     BuildEvent,
     BuildState,
+    CulpritState,
     JobState,
     Letter,
     NewBuild,
@@ -45,6 +46,7 @@ from storage import (
 )
 from tests.actors.conftest import settings_with
 from tests.clock import ManualClock
+from tests.culprits import broken, pushed
 from tests.identity.local_server import Asked, LocalServer, Reply, local_server
 from tests.records import new_job, new_owner
 from tests.state import new_storage, run_sql
@@ -441,3 +443,41 @@ def test_a_test_goes_the_way_of_a_delivery(world: World):
     assert (body["type"], body["data"]) == ("notification.test", {"organization": "acme", "pipeline": "web"})
     (delivery,) = world.log(notification)
     assert (delivery.uuid, delivery.state, delivery.event) == (made.uuid, "delivered", "notification.test")
+
+
+def test_the_end_of_a_build_that_broke_its_branch_is_searched(world: World):
+    storage, pipeline = world.storage, world.pipeline
+    storage.pipelines.update(pipeline.id, repository="https://x.org/acme/web.git", repo_name="acme/web")
+    storage.repositories.connect(pipeline.organization_id, "https://x.org/acme/web.git", "acme/web", 60)
+    pushed(storage, pipeline, "900d", JobState.PASSED)
+    storage.pipelines.update(pipeline.id, find_culprits=False)
+    pushed(storage, pipeline, "bad", JobState.FAILED)
+    world.work_off()
+    assert storage.culprits.open() == []
+
+    storage.pipelines.update(pipeline.id, find_culprits=None)
+    pushed(storage, pipeline, "mended", JobState.PASSED)
+    worse = pushed(storage, pipeline, "worse", JobState.FAILED)
+    world.work_off()
+    (search,) = storage.culprits.open()
+    assert (search.build_id, search.good_commit) == (worse.id, "mended")
+
+
+def test_builds_of_searches_are_told_to_nobody(world: World):
+    notification = world.add(WEBHOOK, events=["build.finished", "build.first_failure"])
+    _, search = broken(world.storage, world.pipeline)
+    world.work_off()
+    before = len(world.log(notification))
+    world.end(FAILED, culprit_search_id=search.id)
+    world.work_off()
+    assert len(world.log(notification)) == before
+
+
+def test_a_build_that_passes_after_a_retry_ends_its_search(world: World):
+    build, search = broken(world.storage, world.pipeline)
+    world.work_off()
+    run_sql(world.storage.directory, "UPDATE builds SET state = 'passed', told_at = NULL WHERE id = :id", id=build.id)
+    world.work_off()
+    ended = world.storage.culprits.get(search.id)
+    assert ended is not None
+    assert (ended.state, ended.culprit, ended.reason) == (CulpritState.FLAKY, "bad", "it passed when it was retried")
