@@ -255,7 +255,7 @@ class _Supervisor:
         for number, conversation in self._conversations.items():
             wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
             poll.register(number, wanted)
-        due = [self._services.milliseconds_left, command.milliseconds_left if command else None]
+        due = [self._services.milliseconds_left, *(each.milliseconds_left for each in (command, terminal) if each)]
         return dict(poll.poll(min((each for each in due if each is not None), default=None)))
 
     def _attend(self, command: Command, ready: dict[int, int]) -> None:

@@ -12,7 +12,7 @@ import os
 import select
 import struct
 
-from .command import Output
+from .command import Output, uptime
 from .processes import SHELLS, become_program, limit_processes
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -31,7 +31,12 @@ _KEPT_BYTES = 1 << 18
 _MOST_TYPED = 1 << 16
 """The most bytes that wait for a program which does not read them."""
 
-_CHUNK = 1 << 16
+_BATCH_BYTES, _PAUSE_SECONDS = 1 << 15, 0.02
+"""The most output that is taken at once, and the pause after it: each part costs its readers much.
+
+The first output after a pause, such as the echo of a key, does not wait.
+"""
+
 _NOT_STARTED = 127
 
 
@@ -84,6 +89,7 @@ class Terminal:
         self._ours = os.open(_MULTIPLEXER, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         self._theirs = -1
         self._waiting = b""
+        self._rests_until = 0.0
         try:
             fcntl.ioctl(self._ours, _SET_LOCK, struct.pack("i", 0))
             self._theirs = fcntl.ioctl(self._ours, _OPEN_PEER, os.O_RDWR | os.O_NOCTTY)
@@ -104,8 +110,15 @@ class Terminal:
         """
         if self.exit_code is None:
             yield self._end, select.POLLIN
-            if events := (select.POLLIN if reading else 0) | (select.POLLOUT if self._waiting else 0):
+            taking = reading and self.milliseconds_left is None
+            if events := (select.POLLIN if taking else 0) | (select.POLLOUT if self._waiting else 0):
                 yield self._ours, events
+
+    @property
+    def milliseconds_left(self) -> float | None:
+        """The time until more output is taken; None if it is taken now."""
+        left = self._rests_until - uptime()
+        return left * 1000 + 1 if left > 0 else None
 
     @property
     def result(self) -> bytes:
@@ -146,13 +159,16 @@ class Terminal:
             return
 
     def _keep_output(self) -> int:
-        """Keep what there is of a chunk; return the number of its bytes."""
+        """Keep what there is, up to the most that is taken at once; return the number of its bytes."""
+        count = 0
         try:
-            data = os.read(self._ours, _CHUNK)
+            while count < _BATCH_BYTES and (data := os.read(self._ours, _BATCH_BYTES - count)):
+                self.output.add(data)
+                count += len(data)
         except BlockingIOError:
-            return 0
-        self.output.add(data)
-        return len(data)
+            pass
+        self._rests_until = uptime() + _PAUSE_SECONDS
+        return count
 
     def _note_end(self) -> None:
         """Note the end of the shell with all that it has printed. What it left behind loses the terminal."""

@@ -95,6 +95,7 @@ def test_output_without_end_waits_for_the_reader(vm: Vm):
         assert (len(reader.shown), reader.end) == (KEPT, KEPT + reader.left_out)
         vm.says("echo e''nd >/tmp/end")
         reader.reads("end\r\n")
+        reader.shown = b""
         reader.reads("y\r\n" * 1000)
         taken = type_in(connection, taken, b"\x03")
         reader.shown = b""
