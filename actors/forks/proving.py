@@ -43,9 +43,13 @@ def prove_once(
         raise DiskGone("the build was deleted")
     tests = [TestName(each.suite, each.name) for each in storage.proofs.tests(proof.id) if not each.is_whole_job]
     paths = report_paths(storage, job) if tests else ()
+    own = job.command if proof.command is None else ""
     wanted = ForkRun(
         command=proof.command,
-        env={**selection(job.command, job.env, tests, None).env, RUN_VARIABLE: str(number)},
+        env={
+            **selection(own, job.env, tests, None).env,
+            RUN_VARIABLE: str(number),
+        },
         before=True,
         seconds=proof.seconds,
         budget_id=proof.budget_id,

@@ -28,7 +28,7 @@ from storage import (
 )
 
 if TYPE_CHECKING:
-    from api.fields import ProofTests
+    from api.fields import Command, ProofTests
     from storage import Build, Job, PastProof, Storage, Uuid
 
 USUAL_TIMES = 20
@@ -54,6 +54,10 @@ class ProveTestsRequest:
     """
 
     tests: ProofTests | None = described("The tests, each as SUITE::NAME or NAME of a report.", default=None)
+    command: Command | None = described(
+        "A command in the place of the job's, in which {tests}, {suites} and {pattern} stand for the quoted tests.",
+        default=None,
+    )
     times: int = described("The number of runs.", default=USUAL_TIMES, word="NUMBER", bounds=(1, MOST_RUNS))
     timeout_seconds: int = described("The most seconds of one run.", default=300, bounds=(1, 600))
     limit_seconds: int = described(
@@ -215,15 +219,15 @@ def prove_tests(
     if kept_disk(call.storage, job) is None:
         raise ApiError("disk_not_kept", "the disk of the job is not kept, or not yet: retry the job to get another")
     tests = _tests(call, build, job, body.tests)
-    how = selection(job.command, job.env, tests, None)
+    how = selection(job.command, job.env, tests, body.command)
     new = NewProof(
         times=body.times,
         seconds=body.timeout_seconds,
         limit_seconds=body.limit_seconds,
         tests=tests or (WHOLE_JOB,),
         opened_by=call.actor,
-        command=how.command,
-        exit_counts=not tests,
+        command=how.command or body.command,
+        exit_counts=not tests or how.command is not None,
         max_cents=body.max_cents,
         budget_id=call.budget_id,
     )

@@ -31,7 +31,7 @@ def test() -> None:
 @test.command(cls=SharedCommand)
 @click.argument("job", metavar="ORG/PIPELINE/NUMBER/STEP")
 @click.argument("tests", metavar="[TEST]...", nargs=-1)
-@body_options(proofs.ProveTestsRequest, "times", "timeout_seconds", "limit_seconds", "max_cents")
+@body_options(proofs.ProveTestsRequest, "command", "times", "timeout_seconds", "limit_seconds", "max_cents")
 @click.option("--no-wait", is_flag=True, help="Begin, and do not wait for the runs.")
 @pass_session
 def prove(session: Session, /, *, job: str, tests: tuple[str, ...], no_wait: bool, **terms: object) -> None:

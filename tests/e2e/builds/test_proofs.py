@@ -93,6 +93,9 @@ def test_tests_of_pytest_run_alone(daemon: Daemon, pipeline: Pipeline, client: C
         True,
         [("test_draws[it's $(touch /workspace/injected)]", 1, 2)],
     )
+    by_template = ("--command", "[ {tests} = test_other ]", "--times", "1")
+    (other,) = daemon.json("test", "prove", name, "test_it::test_other", *by_template)["tests"]
+    assert (other["passed"], other["failed"]) == (1, 0)
     refused = daemon.command("test", "prove", name, "test_none", check=False)
     assert (refused.returncode, 'there is no test "test_none"' in refused.stderr) == (1, True)
 
