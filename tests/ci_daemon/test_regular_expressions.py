@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import re._compiler as compiler
 import re._constants as kinds
 import re._parser as parser
 import signal
@@ -55,30 +54,6 @@ def _characters(parsed: Any) -> Iterator[str]:
             yield from _characters(_below(kind, value))
 
 
-def _atoms(parsed: Any) -> Iterator[Any]:
-    """Yield the parts of a parsed pattern that match one character."""
-    for kind, value in parsed:
-        if kind in {kinds.LITERAL, kinds.NOT_LITERAL, kinds.IN, kinds.ANY}:
-            yield kind, value
-        elif isinstance(value, (list, tuple, parser.SubPattern)):
-            yield from _atoms(_below(kind, value))
-
-
-def _told_apart(pattern: re.Pattern[Any], parsed: Any) -> list[str]:
-    """Return a character of each class that a pattern tells apart.
-
-    With others of the class it does the same. Boundaries of words and lines tell letters and ends of lines apart, too.
-    """
-    flags = pattern.flags & ~re.DEBUG
-    atoms = [compiler.compile(parser.SubPattern(parsed.state, [atom]), flags) for atom in _atoms(parsed)]
-    classes: dict[tuple[object, ...], str] = {}
-    for each in (*_characters(parsed), "a", " ", "\n"):
-        subject = each if isinstance(pattern.pattern, str) else each.encode("latin-1", "replace")
-        matched = tuple(atom.fullmatch(subject) is not None for atom in atoms)
-        classes.setdefault((matched, each.isalnum() or each == "_", each == "\n"), each)
-    return list(classes.values())
-
-
 def _below(kind: Any, value: Any) -> Iterator[Any]:
     """Yield the parts of a group, a repetition, a class or a choice."""
     for each in value[1] if kind is kinds.BRANCH else [value] if kind is kinds.IN else value:
@@ -100,11 +75,11 @@ def _literals(parsed: Any) -> str:
 
 
 def _texts(pattern: re.Pattern[Any]) -> Iterator[str]:
-    """Yield a megabyte of each character that matters, of what a pattern begins with, and of both in turn."""
+    """Yield a megabyte of each of a pattern's characters, of what it begins with, and of both in turn."""
     text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     parsed = parser.parse(text, pattern.flags & ~re.DEBUG)
     begins = _literals(parsed)
-    for each in _told_apart(pattern, parsed):
+    for each in dict.fromkeys([*_characters(parsed), "a", " ", "\n"]):
         yield each * _SIZE + "\0"
         if begins:
             yield begins + each * _SIZE + "\0"
