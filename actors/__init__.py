@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         JobSettings,
         PoolSettings,
         RetentionSettings,
+        TerminalSettings,
         Timings,
     )
     from actors.supervision import LogContextFilter, doing

@@ -11,8 +11,6 @@ from actors.builds.attempt.disk_cache import CacheNames, DiskCache
 from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.reaper import Reaper
-from actors.forks.forks import Forks
-from actors.forks.terminals import Terminals
 from actors.messages import ResyncLeases
 from actors.parts import VmParts
 from actors.render.discovery import Discovery
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
+    from actors.forks.forks import Forks
+    from actors.forks.terminals import Terminals
     from actors.messages import (
         BuildMessage,
         ChildStopped,
@@ -104,6 +104,8 @@ class Composition(VmParts):
     @cached_property
     def forks(self) -> Forks:
         """The VMs with forks of disks."""
+        from actors.forks.forks import Forks  # noqa: PLC0415 - for the first fork
+
         return Forks(
             self.storage,
             self.providers,
@@ -116,6 +118,8 @@ class Composition(VmParts):
     @cached_property
     def terminals(self) -> Terminals:
         """The terminals on forks of disks."""
+        from actors.forks.terminals import Terminals  # noqa: PLC0415 - for the first of them
+
         return Terminals(self.storage, self.forks, lambda: self.live_settings.now.terminals)
 
     def build_supervisor(self, build_id: int) -> Address[BuildMessage]:

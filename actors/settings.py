@@ -13,7 +13,6 @@ from actors.scheduling.capacity import Capacity
 from storage import EmailInvalid, ProviderName, Shape, email_address, immutable, networks_of, pattern, setting
 
 if TYPE_CHECKING:
-    from actors.forks.settings import TerminalSettings
     from actors.ir.settings import IrSettings
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize
@@ -23,6 +22,7 @@ _MAX_GB = 1_000_000
 _MAX_RETENTION = 100_000
 """Days, and GB."""
 _ONE_DAY = 86_400
+_LONGEST_TERMINAL = 4 * 3600
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 _VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = pattern(r"CI|CI_.*")
@@ -32,6 +32,30 @@ _SENDER = "ci-daemon@localhost"
 _DOMAIN = pattern(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 
 _DAY = 86_400
+
+
+@immutable
+class TerminalSettings:
+    """Section ``[terminals]``: terminals on forks of jobs' disks, each with a VM.
+
+    A look at one holds a thread, as one at a log does (``max_streams`` of ``[http]``).
+    """
+
+    idle_seconds: int = setting(
+        1800,
+        "The seconds after which a terminal ends in which nobody has typed; four hours at most.",
+        at_least=10,
+        at_most=_LONGEST_TERMINAL,
+        live=True,
+    )
+    most: int = setting(16, "The most terminals at once; 0 allows none.", at_least=0, live=True)
+    most_per_organization: int = setting(8, "The most terminals at once of one organization.", at_least=0, live=True)
+    most_per_user: int = setting(4, "The most terminals at once of one user.", at_least=0, live=True)
+
+    @property
+    def longest_seconds(self) -> int:
+        """The most seconds that a terminal lasts."""
+        return _LONGEST_TERMINAL
 
 
 @immutable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from actors.builds.adding import has_credit
 from actors.messages import Drain, PollStorage, ProverMessage
 from actors.supervision import Supervised
-from storage import MICRO_CENTS, ProofRun, ProofState, immutable, price
+from storage import MICRO_CENTS, immutable, price
 
 if TYPE_CHECKING:
     from actors.composition import Composition
@@ -169,6 +169,8 @@ class Prover(Supervised[ProverMessage | _Ended, _Run]):
         return None if disk is None else self._storage.leases.by_uuid(disk.name)
 
     def _stop_proof(self, proof: Proof, reason: str) -> bool:
+        from storage import ProofState  # noqa: PLC0415 - for the first proof
+
         return self._storage.proofs.end(proof.id, ProofState.STOPPED, reason) or True
 
     def _begin(self, task: _Run) -> None:
@@ -180,6 +182,7 @@ class Prover(Supervised[ProverMessage | _Ended, _Run]):
         from actors.forks.forks import DiskGone, ForkBusy  # noqa: PLC0415 - what makes VMs, for the first proof
         from actors.forks.proving import prove_once  # noqa: PLC0415 - as above
         from actors.forks.running import RunFailed  # noqa: PLC0415 - as above
+        from storage import ProofRun  # noqa: PLC0415 - as above
 
         proof = task.proof
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.vm import VmConnection
     from actors.forks.forks import Forks
-    from actors.forks.settings import TerminalSettings
+    from actors.settings import TerminalSettings
     from storage import Build, Caller, Job, Masker, Storage
 
 T = TypeVar("T")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
-from actors.forks import TerminalSettings
+from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings, TerminalSettings
 from actors.ir import IrSettings
 from actors.mail import MailSettings
 from actors.notifications import NotificationSettings

@@ -20,11 +20,11 @@ from actors import (
     PoolSettings,
     PrometheusMetrics,
     RetentionSettings,
+    TerminalSettings,
     retry,
 )
 from actors.cleanup.reaper import Reaper
 from actors.composition import ChildSpec, Composition
-from actors.forks import TerminalSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
