@@ -62,7 +62,7 @@ class RepositorySettings:
         " may have their own choice.",
         live=True,
     )
-    culprit_builds: int = setting(4, "The most builds of one search at a time.", at_least=2, at_most=50, live=True)
+    culprit_builds: int = setting(4, "The most builds of one search at a time.", at_least=2, at_most=200, live=True)
     culprit_minutes: int = setting(180, "The minutes after which a search is given up.", at_least=1, live=True)
     culprit_cents: int = setting(500, "The most cents that the builds of one search may cost.", at_least=1, live=True)
     ca_file: Path | None = setting(
