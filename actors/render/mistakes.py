@@ -15,7 +15,7 @@ _MOST_EXCERPTS = 10
 _BEFORE, _AROUND = 60, 120
 """Characters of a long line that are shown before the column, and in all."""
 
-_EXCERPT = pattern(r" {2,}[0-9]* *\| ")
+_EXCERPT = pattern(r" {2,}(?:[0-9]+ *)?\| ")
 
 
 @immutable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SEPARATORS = pattern(r"[;\n]+|&&\n*")
-_UNKNOWN = pattern(r"#.*|[;<>|&\n]*(?:[()]|<<|;;)[();<>|&\n]*", re.DOTALL)
+_UNKNOWN = pattern(r"#.*|(?:[>|&\n]|<(?!<)|;(?!;))*(?:[()]|<<|;;)[();<>|&\n]*", re.DOTALL)
 _OPERATOR = pattern(r"[<>|&\n]+")
 _SIMPLE = pattern(r"[\w./@%+,:=-]+")
 _COMPOUND = pattern(
@@ -27,7 +27,7 @@ _COMPOUND = pattern(
 """Words with which a command begins that may change what the next ones mean, or where the shell ends."""
 
 _STOPS_EARLY = pattern(
-    r"-[a-zA-Z]*x[a-zA-Z]*|--(exitfirst|maxfail|stepwise|sw|sw-skip|last-failed|lf|collect-only|co|cov-fail-under"
+    r"-[a-wyzA-Z]*x[a-zA-Z]*|--(exitfirst|maxfail|stepwise|sw|sw-skip|last-failed|lf|collect-only|co|cov-fail-under"
     r"|continue-on-collection-errors|no-cov-on-fail)(=.*)?"
 )
 _VOID = pattern(
