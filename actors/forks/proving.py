@@ -11,7 +11,7 @@ from actors.forks.forks import DiskGone
 from actors.forks.running import ForkRun, run
 from actors.test_reports.junit import WORST_FIRST, CaseOutcome, NotReport, read_confined
 from actors.test_reports.results import LARGEST_REPORT
-from actors.test_reports.selection import selection
+from actors.test_reports.selecting import selection
 from storage import WHOLE_JOB, ProofRun, TestName
 
 if TYPE_CHECKING:

@@ -28,6 +28,6 @@ if TYPE_CHECKING:
         source_files,
         test_results,
     )
-    from actors.test_reports.selection import Selection, selection
+    from actors.test_reports.selecting import Selection, selection
 else:
     __getattr__ = on_first_use(__name__)
