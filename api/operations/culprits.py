@@ -32,7 +32,7 @@ class CulpritBuild:
 
 
 @immutable
-class Culprit:
+class CulpritSearchRecord:
     """The search for the commit that broke the job ``step_key`` of a build, and what came of it.
 
     The job passed last on ``good_commit``, in the build ``good_build``, and failed on ``bad_commit``. ``commits`` are
@@ -95,13 +95,15 @@ def _stoppable(call: Call, build: ThisBuild) -> CulpritSearch:
 
 
 @operation("getCulprit", GET, _CULPRIT, "The search.", callers=READERS)
-def get_culprit(call: Call, search: Annotated[CulpritSearch, Found(_readable, _NOT_SEARCHED)]) -> Culprit:
+def get_culprit(call: Call, search: Annotated[CulpritSearch, Found(_readable, _NOT_SEARCHED)]) -> CulpritSearchRecord:
     """Get the commit that broke a build of the default branch, or how the search for it goes."""
-    return Culprit.of(call.storage, search)
+    return CulpritSearchRecord.of(call.storage, search)
 
 
 @operation("stopCulpritSearch", PUT, f"{_CULPRIT}/stop", "The search, which has ended.", callers=STARTERS)
-def stop_culprit_search(call: Call, search: Annotated[CulpritSearch, Found(_stoppable, _NOT_SEARCHED)]) -> Culprit:
+def stop_culprit_search(
+    call: Call, search: Annotated[CulpritSearch, Found(_stoppable, _NOT_SEARCHED)]
+) -> CulpritSearchRecord:
     """Stop the search for what broke a build, and cancel its builds; one that has ended stays unchanged."""
     from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
 
@@ -109,4 +111,4 @@ def stop_culprit_search(call: Call, search: Annotated[CulpritSearch, Found(_stop
     for build_id in culprits.end(search, CulpritState.CANCELED, f"{call.actor} stopped it") or ():
         with suppress(EngineBusy):  # the storage has recorded the cancel, so it is still carried out
             call.engine.cancel(build_id)
-    return Culprit.of(call.storage, culprits.get(search.id) or search)
+    return CulpritSearchRecord.of(call.storage, culprits.get(search.id) or search)

@@ -21,7 +21,7 @@ from api.console.builds.timeline import WIDTH, time_line
 from api.console.errors import Page
 from api.console.pages import whole_number
 from api.operations.coverage import CoverageRecord, listed_files
-from api.operations.culprits import Culprit
+from api.operations.culprits import CulpritSearchRecord
 from api.operations.proofs import ProofRecord
 from api.state_looks import LOOKS, in_signs, look_of, worst
 from storage import RENDER_LOG, BuildPeople, BuildState, EdgeKind, ProofState
@@ -187,7 +187,7 @@ class BuildPage(Page):
         repository = None if pipeline is None else storage.repositories.of_pipeline(pipeline)
         pages = source_hosts.HostPages.of(repository)
         return {
-            "culprit": None if search is None else Culprit.of(storage, search),
+            "culprit": None if search is None else CulpritSearchRecord.of(storage, search),
             "culprit_page": pages.commit(search.culprit) if pages and search and search.culprit else None,
             "searches": None if broken is None else broken.number,
         }
