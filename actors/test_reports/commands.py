@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from storage import immutable, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _SEPARATORS = pattern(r"[;\n]+|&&\n*")
 _UNKNOWN = pattern(r"#.*|(?:[>|&\n]|<(?!<)|;(?!;))*(?:[()]|<<|;;)[();<>|&\n]*", re.DOTALL)
@@ -34,9 +34,10 @@ _VOID = pattern(
     r"^(?:!{2,} |INTERNALERROR>|_+ ERROR collecting |(?:ERROR: |FAIL )?(?:Coverage failure|Required test coverage))"
     r"|maximum crashed workers reached"
 )
+"""Lines of pytest that tell of another failure than that of tests, or of tests that did not run."""
+
 _COLOR = pattern(r"\x1b\[[0-9;]*m")
 _PLAIN_SETTINGS = pattern(r"-[eux]*o?|pipefail")
-"""Lines of pytest that tell of another failure than that of tests, or of tests that did not run."""
 
 PYTEST_FAILED = 1
 """The exit code of pytest when tests failed, and nothing else."""
@@ -53,8 +54,10 @@ class NotCertain(Exception):
     """A command of which nobody knows that it ends as its tests do; the message says why."""
 
 
-def reported_tests(command: str) -> ReportedTests:
-    """Return what is known of a command that calls pytest last. Raises NotCertain."""
+def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests:
+    """Return what is known of a command that calls pytest last, in a job with these variables. Raises NotCertain."""
+    if any(name.startswith("PYTEST_") for name in variables):
+        raise NotCertain("its environment sets a variable of pytest")
     *earlier, last = _simple_commands(command)
     words = _without_wrapper(last)
     if words is None:

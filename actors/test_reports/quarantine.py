@@ -51,7 +51,7 @@ def excuse(storage: Storage, build: Build, job: Job, lease: Lease, exit_code: in
     if not quarantined:
         return None
     try:
-        report = _report(storage, job, reported_tests(job.command).report)
+        report = _report(storage, job, reported_tests(job.command, job.env).report)
         failed = _failed(report)
         others = len(failed) - len(quarantined.keys() & failed)
         if others == len(failed):

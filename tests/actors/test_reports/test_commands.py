@@ -54,6 +54,12 @@ def test_no_other_command_is_certain(command: str):
         reported_tests(command)
 
 
+def test_a_variable_of_pytest_makes_it_uncertain():
+    """As `PYTEST_ADDOPTS` of `-x -p no:terminal`, of which no line tells."""
+    with pytest.raises(NotCertain, match="variable of pytest"):
+        reported_tests("pytest --junitxml=r.xml", {"CI": "1", "PYTEST_ADDOPTS": "-x"})
+
+
 @pytest.mark.parametrize(
     "line",
     [
