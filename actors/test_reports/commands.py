@@ -56,16 +56,11 @@ class NotCertain(Exception):
 
 def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests:
     """Return what is known of a command that calls pytest last, in a job with these variables. Raises NotCertain."""
-    if any(name.startswith("PYTEST_") for name in variables):
-        raise NotCertain("its environment sets a variable of pytest")
     *earlier, last = _simple_commands(command)
     words = _without_wrapper(last)
     if words is None:
         raise NotCertain("its command does not end with a plain call of pytest")
-    if any("pytest" in word or "py.test" in word for each in earlier for word in each):
-        raise NotCertain("its command calls pytest more than once")
-    if any(word.startswith("PYTEST_") for each in earlier for word in each):
-        raise NotCertain("its command sets a variable of pytest")
+    _require_alone([word for each in earlier for word in each], variables)
     report, options = None, iter(words)
     for word in options:
         if not _SIMPLE.fullmatch(word) and any(sign in word for sign in "$`"):
@@ -81,6 +76,14 @@ def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests
     if not _SIMPLE.fullmatch(report) or path.startswith(("/", "..")):
         raise NotCertain("the path of its --junitxml is not a plain one in the workspace")
     return ReportedTests(path)
+
+
+def _require_alone(earlier: Iterable[str], variables: Iterable[str]) -> None:
+    """Raise NotCertain if words before the call of pytest, or variables of the job, are of pytest, too."""
+    if any("pytest" in word or "py.test" in word for word in earlier):
+        raise NotCertain("its command calls pytest more than once")
+    if any(word.startswith("PYTEST_") for word in (*earlier, *variables)):
+        raise NotCertain("its command or its environment sets a variable of pytest")
 
 
 def void_line(output: str) -> str | None:
