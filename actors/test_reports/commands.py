@@ -55,7 +55,10 @@ class NotCertain(Exception):
 
 
 def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests:
-    """Return what is known of a command that calls pytest last, in a job with these variables. Raises NotCertain."""
+    """Return what is known of a command that calls pytest last, in a job with variables.
+
+    Raises NotCertain.
+    """
     *earlier, last = _simple_commands(command)
     words = _without_wrapper(last)
     if words is None:
@@ -78,7 +81,7 @@ def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests
     return ReportedTests(path)
 
 
-def _require_alone(earlier: Iterable[str], variables: Iterable[str]) -> None:
+def _require_alone(earlier: list[str], variables: Iterable[str]) -> None:
     """Raise NotCertain if words before the call of pytest, or variables of the job, are of pytest, too."""
     if any("pytest" in word or "py.test" in word for word in earlier):
         raise NotCertain("its command calls pytest more than once")
