@@ -28,6 +28,7 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "cancel_superseded": None,
         "fail_fast": False,
         "strict_shell": None,
+        "find_culprits": None,
         "artifacts_public": False,
         "followers": [],
     }
