@@ -131,7 +131,10 @@ def test_reports_of_its_host_are_shown_and_processed_again(
         (("key", HTTPS), "only repositories with an ssh URL have one"),
         (("key", "https://git.example.org/none.git"), "`ci-daemon repo list` shows what is"),
         (("connect", HTTPS, "--token-file", "/dev/null"), "/dev/null is empty: write a token of the host's into it"),
-        (("connect", HTTPS, "--poll", "5", "--token-file", "-"), "--name, --poll and --org-key are for plain git servers"),
+        (
+            ("connect", HTTPS, "--poll", "5", "--token-file", "-"),
+            "--name, --poll and --org-key are for plain git servers",
+        ),
     ],
 )
 def test_what_cannot_be_done_names_the_way(
