@@ -18,6 +18,7 @@ from api.body import MAX_LONG_TEXT, MAX_TEXT
 from storage import (
     ENVIRONMENT_NAME,
     MACHINE_NAME,
+    MAX_REGISTRY_PASSWORD_BYTES,
     MAX_SECRET_BYTES,
     BuildEvent,
     EmailInvalid,
@@ -208,7 +209,8 @@ RegistryUsername = Annotated[RequiredText, Field(examples=["ci"])]
 """The username of a login at a registry."""
 
 RegistryPassword = Annotated[
-    str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_SECRET_BYTES, "examples": ["dckr_pat_x7Qm2"]})
+    str,
+    Field(json_schema_extra={"minLength": 1, "maxLength": MAX_REGISTRY_PASSWORD_BYTES, "examples": ["dckr_pat_x7Qm2"]}),
 ]
 """The password of a login at a registry; the storage checks it."""
 

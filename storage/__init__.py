@@ -242,6 +242,7 @@ if TYPE_CHECKING:
         ToldEnd,
     )
     from storage.records.pipelines import (
+        MAX_REGISTRY_PASSWORD_BYTES,
         MAX_SECRET_BYTES,
         MOST_SCHEDULES,
         CancelSuperseded,

@@ -12,7 +12,7 @@ from storage.errors import RegistryLoginInvalid, RegistryLoginMissing, SealBroke
 from storage.models.builds import BuildRow
 from storage.models.pipelines import RegistryLoginRow
 from storage.patterns import pattern
-from storage.records.pipelines import MAX_SECRET_BYTES, RegistryAccount, RegistryLogin
+from storage.records.pipelines import MAX_REGISTRY_PASSWORD_BYTES, RegistryAccount, RegistryLogin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,8 +165,8 @@ def _check(username: str, password: str) -> None:
     if not username or len(username) > 255 or ":" in username or not username.isprintable():  # noqa: PLR2004 - as above
         raise RegistryLoginInvalid("username: expected 1 to 255 characters, and no colon")
     size = len(password.encode("utf-8", "replace"))
-    if not 1 <= size <= MAX_SECRET_BYTES or not password.isprintable():
-        raise RegistryLoginInvalid(f"password: expected 1 to {MAX_SECRET_BYTES} bytes in one line")
+    if not 1 <= size <= MAX_REGISTRY_PASSWORD_BYTES or not password.isprintable():
+        raise RegistryLoginInvalid(f"password: expected 1 to {MAX_REGISTRY_PASSWORD_BYTES} bytes in one line")
 
 
 def _seal_context(organization_id: int, host: str) -> bytes:

@@ -333,6 +333,7 @@ class RegistryAccount:
 
 
 MAX_SECRET_BYTES = 64 * 2**10
+MAX_REGISTRY_PASSWORD_BYTES = 8 * 2**10
 """The most bytes of a secret's value, in UTF-8."""
 
 

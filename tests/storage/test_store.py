@@ -111,10 +111,10 @@ def test_another_programs_database_is_refused_unchanged(state: Path, clock: Manu
 
 def test_a_newer_database_is_refused_and_closed(state: Path, clock: ManualClock):
     connection = apsw.Connection(str(state / "ci-daemon.sqlite3"))
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute("PRAGMA user_version = 9999")
     connection.close()
     before = len(apsw.connections())
-    with pytest.raises(SchemaTooNew, match="99") as refused:
+    with pytest.raises(SchemaTooNew, match="9999") as refused:
         Storage.open(state, clock)
     assert len(apsw.connections()) == before, refused
 

@@ -112,7 +112,11 @@ def test_all_mistakes_reject_the_build(pipeline: Pipeline):
     message = rejected(pipeline, archive({".hm/ci.yml": "jobs:\n  a: {rum: x}\n  b: {run: x, needs: c}\n"}))
     assert message.splitlines() == [
         '.hm/ci.yml:2:7: jobs.a.rum: unknown key "rum": did you mean "run"?',
+        "  2 |   a: {rum: x}",
+        "    |       ^",
         '.hm/ci.yml:3:15: jobs.b.needs[0]: unknown job "c": there is "a"',
+        "  3 |   b: {run: x, needs: c}",
+        "    |               ^",
     ]
 
 
