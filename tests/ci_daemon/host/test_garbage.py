@@ -14,8 +14,9 @@ from ci_daemon.command.operation.serve import set_imports_aside
 
 @pytest.fixture
 def collector() -> Iterator[None]:
-    """A collector that the test may change."""
+    """A collector that the test may change, without what a service of an earlier test has set."""
     callbacks = list(gc.callbacks)
+    gc.callbacks.clear()
     yield
     gc.callbacks[:] = callbacks
     gc.unfreeze()
