@@ -7,9 +7,9 @@ from datetime import datetime  # noqa: TC003 - the model of a record reads the a
 from typing import Annotated, Self
 
 from api.errors.catalog import ApiError
-from api.operations.operation import GET, PUT, READERS, STARTERS, Call, Found, operation
-from api.operations.things import BUILD, ReadableBuild, ThisBuild
-from storage import Build, CulpritSearch, CulpritState, CulpritTest, Storage, example, immutable
+from api.operations.operation import GET, PUT, STARTERS, Call, Found, operation
+from api.operations.things import BUILD, ThisBuild
+from storage import CulpritSearch, CulpritState, CulpritTest, Storage, example, immutable
 
 _CULPRIT = f"{BUILD}/culprit"
 _COMMIT = "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0"
@@ -79,31 +79,25 @@ class CulpritSearchRecord:
         )
 
 
-def _search(storage: Storage, build: Build) -> CulpritSearch:
-    search = storage.culprits.of_build(build.id)
+def _search(call: Call, build: ThisBuild) -> CulpritSearch:
+    search = call.storage.culprits.of_build(build.id)
     if search is None:
         raise ApiError("culprit_not_searched", f"nobody searches for what broke build {build.number}")
     return search
 
 
-def _readable(call: Call, build: ReadableBuild) -> CulpritSearch:
-    return _search(call.storage, build)
+ThisSearch = Annotated[CulpritSearch, Found(_search, _NOT_SEARCHED)]
+"""The search for what broke the build ``{number}``: for members, as it tells what it cost."""
 
 
-def _stoppable(call: Call, build: ThisBuild) -> CulpritSearch:
-    return _search(call.storage, build)
-
-
-@operation("getCulprit", GET, _CULPRIT, "The search.", callers=READERS)
-def get_culprit(call: Call, search: Annotated[CulpritSearch, Found(_readable, _NOT_SEARCHED)]) -> CulpritSearchRecord:
+@operation("getCulprit", GET, _CULPRIT, "The search.")
+def get_culprit(call: Call, search: ThisSearch) -> CulpritSearchRecord:
     """Get the commit that broke a build of the default branch, or how the search for it goes."""
     return CulpritSearchRecord.of(call.storage, search)
 
 
 @operation("stopCulpritSearch", PUT, f"{_CULPRIT}/stop", "The search, which has ended.", callers=STARTERS)
-def stop_culprit_search(
-    call: Call, search: Annotated[CulpritSearch, Found(_stoppable, _NOT_SEARCHED)]
-) -> CulpritSearchRecord:
+def stop_culprit_search(call: Call, search: ThisSearch) -> CulpritSearchRecord:
     """Stop the search for what broke a build, and cancel its builds; one that has ended stays unchanged."""
     from actors import EngineBusy  # noqa: PLC0415 - the engine takes long to import
 

@@ -14,7 +14,6 @@ NO_TERMINAL = "0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"
 READABLE = {
     "listBuilds",
     "getBuild",
-    "getCulprit",
     "listJobs",
     "getJob",
     "getJobLog",
@@ -27,7 +26,7 @@ READABLE = {
     "streamServiceLog",
 }
 
-NOTHING_THERE = {"culprit_not_searched", "render_log_not_found", "service_not_found"}
+NOTHING_THERE = {"render_log_not_found", "service_not_found"}
 
 
 @pytest.fixture
