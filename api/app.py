@@ -29,7 +29,7 @@ from api.middleware.idempotency import DurableAnswers
 from api.middleware.rate_limits import PublicLimit, RateLimits
 from api.openapi.operations import Routes
 from api.operations import artifacts, builds, environments, issuer, jobs, meta, pipelines, secrets, user
-from api.operations.operation import Service, Serving
+from api.operations.service import Service, Serving
 from api.operations.things import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH
 from api.paging import Pager
 from api.request import ApiRequest

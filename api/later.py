@@ -54,8 +54,8 @@ from api.operations import (
     usage,
 )
 from api.operations.github_installations import GithubApp
-from api.operations.operation import LaterParts
 from api.operations.repositories import Connecting
+from api.operations.service import LaterParts
 from api.payments.provider import PaymentProvider
 from api.payments.settings import PaymentSettings
 from api.resources.build_status import BadgeResource, CctrayResource, CoverageBadgeResource

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.console.pages import money
 from api.middleware.authentication import Access
-from api.operations.operation import WithService
+from api.operations.service import WithService
 from api.sign_in.visitor import Visitor
 from storage import immutable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from api.middleware.client_addresses import ClientAddresses
     from api.middleware.rate_limits import RateLimits
     from api.operations import Box
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from api.paging import Pager
     from api.sign_in.relying_party import RelyingParty
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from api.paging import Pager
     from storage import Caller, Page
 

@@ -8,7 +8,8 @@ from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from api.operations.operation import GET, Call, HostOwner, Query, Service, Span
+from api.operations.operation import GET, Call, HostOwner, Query, Span
+from api.operations.service import Service
 from storage import DatabaseUnavailable, document_of
 
 if TYPE_CHECKING:

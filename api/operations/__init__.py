@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from api.operations.builds import BuildRecord
     from api.operations.debugging import NoTarget, Shell, Target, find_target
     from api.operations.jobs import JobRecord
-    from api.operations.operation import Box, Download, Operation, Refused, Service
+    from api.operations.operation import Download, Operation, Refused
+    from api.operations.service import Box, Service
     from api.operations.things import LOG_PATH, RENDER_LOG_PATH, SERVICE_LOG_PATH
 else:
     __getattr__ = on_first_use(__name__)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Access
     from api.openapi.operations import Responder
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from storage import Storage
 
 _SVG = "image/svg+xml"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.http.files import StoredFile
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from storage import Artifact
 
 _POLICY = "sandbox allow-scripts allow-popups"

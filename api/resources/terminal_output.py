@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from api.doors.http import HttpDoor
     from api.engine import TerminalLook
     from api.http.slots import StreamSlots
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from storage import ForkTerminal
 
 _HEARTBEAT_SECONDS = 15.0
