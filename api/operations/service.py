@@ -1,4 +1,4 @@
-"""The parts of the service that its operations use: those of every door, of HTTP alone, and of the host's owner."""
+"""The parts of the service that operations use: at every door, over HTTP, and on its own host."""
 
 from __future__ import annotations
 

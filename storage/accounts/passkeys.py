@@ -16,7 +16,7 @@ from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastPasskey, PasskeyTaken, TooManyPasskeys
 from storage.models.accounts import IdentityRow, PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
-from storage.models.fields import ListField
+from storage.models.row import ListField
 from storage.records.accounts import Passkey, PasskeyChallenge, PasskeyPurpose
 from storage.vault import hashed
 

@@ -17,8 +17,8 @@ from storage.database.statements import NEWEST, Query, Write, first, slot, writt
 from storage.errors import ApprovalNotAwaited
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
-from storage.models.fields import ListField
 from storage.models.pipelines import PipelineRow
+from storage.models.row import ListField
 from storage.records.builds import HEADS, TAGS, BuildState, VerifiedEvent, WaitsFor
 from storage.records.jobs import JobState
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.fields import ChoiceField, InstantField, ListField
-from storage.models.row import Row
+from storage.models.row import ChoiceField, InstantField, ListField, Row
 from storage.records.accounts import (
     CliLoginKind,
     Identity,

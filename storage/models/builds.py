@@ -5,9 +5,8 @@ from __future__ import annotations
 import peewee
 
 from storage.models.accounts import OrganizationRow, UserRow
-from storage.models.fields import FlagField, InstantField, ListField
 from storage.models.pipelines import PipelineRow
-from storage.models.row import Row
+from storage.models.row import FlagField, InstantField, ListField, Row
 from storage.records.builds import Artifact, Build, KeptFolder, RequestKey
 from storage.records.jobs import Annotation, Attempt, Edge, Job, JobOutputs, JobSummary
 

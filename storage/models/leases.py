@@ -7,9 +7,8 @@ import peewee
 from storage.models.accounts import OrganizationRow, TokenRow, UserRow
 from storage.models.billing import LedgerRow
 from storage.models.builds import BuildRow, JobRow
-from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
-from storage.models.row import Row
+from storage.models.row import InstantField, Row
 from storage.records.builds import Render, Rendered
 from storage.records.leases import CacheEntry, ForkTerminal, Hold, KeptDisk, Lease, Snapshot
 from storage.records.pipelines import Declaration

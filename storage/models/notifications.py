@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
-from storage.models.row import Row
+from storage.models.row import InstantField, Row
 from storage.records.notifications import Mail, Notification, NotificationDelivery
 
 

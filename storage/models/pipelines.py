@@ -5,8 +5,7 @@ from __future__ import annotations
 import peewee
 
 from storage.models.accounts import OrganizationRow, UserRow
-from storage.models.fields import InstantField
-from storage.models.row import Row
+from storage.models.row import InstantField, Row
 from storage.records.pipelines import Pipeline, PipelineTrigger, RegistryLogin, Schedule, Secret
 
 

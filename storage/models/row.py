@@ -1,18 +1,65 @@
-"""Rows: models whose columns are made from the fields of the record that a row holds."""
+"""Rows: models whose columns are made from the fields of the record that a row holds.
+
+A column ``read``s its value to a record's, and ``write``s a record's to its own, where SQLite has no such type.
+"""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from json import dumps, loads
 from typing import TYPE_CHECKING, Any
 
 import peewee
 
 from storage.data_classes import field_types
-from storage.models.fields import ChoiceField, FlagField, InstantField, JsonField, ListField
+from storage.database.clock import from_micros, to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+
+class InstantField(peewee.BigIntegerField):
+    """Microseconds since the epoch; an aware datetime in records."""
+
+    read = staticmethod(from_micros)
+    write = staticmethod(to_micros)
+
+
+class FlagField(peewee.IntegerField):
+    """0 or 1; a bool in records."""
+
+    read = bool
+
+
+class JsonField(peewee.TextField):
+    """A JSON object."""
+
+    read = staticmethod(loads)
+    write = staticmethod(dumps)
+
+
+class ListField(peewee.TextField):
+    """A JSON array; a tuple in records."""
+
+    write = staticmethod(dumps)
+
+    @staticmethod
+    def read(text: str) -> tuple[str, ...]:
+        """Return the items of a column's text."""
+        return tuple(loads(text))
+
+
+class ChoiceField(peewee.TextField):
+    """One value of an enum."""
+
+    read: Callable[[str], StrEnum]
+
+    def __init__(self, choices: type[StrEnum], *, null: bool = False) -> None:
+        super().__init__(null=null)
+        self.by_value = {choice.value: choice for choice in choices}
+        self.read = self.by_value.__getitem__
+
 
 _BY_TYPE: dict[str, type[peewee.Field[Any]]] = {
     "int": peewee.IntegerField,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import peewee
 
-from storage.models.fields import InstantField
-from storage.models.row import Row
+from storage.models.row import InstantField, Row
 from storage.records.audit import AuditEntry
 
 

@@ -6,9 +6,8 @@ import peewee
 
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
-from storage.models.fields import InstantField
 from storage.models.pipelines import PipelineRow
-from storage.models.row import Row
+from storage.models.row import InstantField, Row
 from storage.records.source_hosts import (
     BuildOrigin,
     CommitCheck,

@@ -14,7 +14,7 @@ import pytest
 
 from ci_daemon.backup import backup, restore, undeclared_files
 from storage import FILE_KINDS, BuildState
-from storage.models.fields import ChoiceField
+from storage.models.row import ChoiceField
 from tests.ci_daemon.backup.api_reader import everything_read
 from tests.ci_daemon.backup.everything import Everything, reopened
 from tests.tables import all_models, fields_of, table_of

@@ -11,7 +11,7 @@ from storage import MigrationFailed, SchemaTooNew
 from storage.database.connection import Database
 from storage.database.schema import Migration, migrate, migrations
 from storage.models.builds import AttemptRow
-from storage.models.fields import ChoiceField
+from storage.models.row import ChoiceField
 from tests.clock import ManualClock
 from tests.tables import all_models, fields_of, table_of
 
