@@ -71,6 +71,12 @@ class HostPages:
         """Return the address of a pull request."""
         return f"{self.url}/{self._paths.pull_request}/{number}"
 
+    def place(self, branch: str | None, pull_request: int | None) -> str | None:
+        """Return the address of a pull request, or else of a branch; None if it is of neither."""
+        if pull_request is not None:
+            return self.pull_request(pull_request)
+        return self.branch(branch) if branch else None
+
     def person(self, login: str) -> str | None:
         """Return the address of a person; None if the host has no page by this name, as of a bot."""
         return f"{self._host}/{quote(login, safe='')}" if self._paths.people and _LOGIN.fullmatch(login) else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
 from api.console.operation_form import OperationForm, given, leads_to
+from api.console.pipelines import host_pages
 from api.operations import environments
 from storage import Role
 
@@ -34,14 +36,21 @@ class EnvironmentsPage(Page):
         member = self._site.access.member(req, org)
         stored = self._site.storage.environments
         found = stored.page(member.organization.id, _MOST, None).rows
+        deployed = [stored.deployed(each) for each in found]
+        history = {each.name: stored.deployments(each, _HISTORY, None).rows for each in found}
+        shown = chain.from_iterable((each.current, *each.waiting) for each in deployed)
+        builds = self._site.storage.build_history.listed(
+            {each.build_id for each in chain(shown, *history.values()) if each is not None}
+        )
         self._site.pages.show(
             req,
             resp,
             "organization/environments",
             organization=member.organization,
             admin=member.role.covers(Role.ADMIN),
-            environments=[stored.deployed(each) for each in found],
-            history={each.name: stored.deployments(each, _HISTORY, None).rows for each in found},
+            environments=deployed,
+            history=history,
+            pages=host_pages(self._site, (each.build for each in builds.values())),
             form_token=self._site.form_token(req),
         )
 

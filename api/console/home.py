@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 from statistics import median
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
 from api.console.pages import redirect
-from api.console.pipelines import BuildLine, line_of
+from api.console.pipelines import BuildLine, host_pages, why_of
 from api.errors.catalog import ApiError
 from storage import RESERVED_SLUGS, BuildState, Role, immutable, slugify
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, ListedBuild, Organization, PastBuild, Pipeline, Repository, Standing
+    from storage import Build, Organization, PastBuild, Pipeline, Repository
 
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
@@ -72,15 +71,14 @@ class Board:
 
 def board_of(site: Site, organization: Organization, user_id: int, wanted: str = "") -> Board:
     """Return an organization's board, whose groups have the pipelines with ``wanted`` in their name."""
-    lines = _lines(site, organization, user_id)
-    names = {each.pipeline.id: each.pipeline.name for each in lines}
     unfinished = site.storage.build_history.unfinished(organization.id, _MOST_UNFINISHED)
+    lines, run = _lines(site, organization, user_id, unfinished)
     broken = [each for each in lines if each.broken is not None]
     shown = [each for each in lines if wanted in each.pipeline.name.lower() or wanted in each.pipeline.slug]
     return Board(
         organization,
         tuple(sorted(broken, key=lambda each: each.broken.build.id if each.broken else 0, reverse=True)),
-        tuple(replace(line_of(site, each), pipeline=_name(names, each)) for each in unfinished),
+        run,
         tuple(groups_of(shown)),
         bool(lines),
         any(each.newest is not None for each in lines),
@@ -89,42 +87,46 @@ def board_of(site: Site, organization: Organization, user_id: int, wanted: str =
 
 def pipelines_of(site: Site, organization: Organization, user_id: int, repository: Repository) -> list[PipelineGroup]:
     """Return the pipelines of a connected repository, favourites first."""
-    name, of_pipeline = repository.repo_name, site.storage.repositories.of_pipeline
-    like = (each for each in _lines(site, organization, user_id) if each.repository in {"", name})
-    found = ((each, of_pipeline(each.pipeline)) for each in like)
-    return groups_of(each for each, its in found if its is not None and its.id == repository.id)
+    lines, _ = _lines(site, organization, user_id, ())
+    like = [each for each in lines if each.repository in {"", repository.repo_name}]
+    found = site.storage.repositories.of_pipelines(each.pipeline for each in like)
+    return groups_of(
+        each for each in like if (its := found.get(each.pipeline.id)) is not None and its.id == repository.id
+    )
 
 
-def _lines(site: Site, organization: Organization, user_id: int) -> list[PipelineLine]:
+def _lines(
+    site: Site, organization: Organization, user_id: int, unfinished: Sequence[Build]
+) -> tuple[list[PipelineLine], tuple[BuildLine, ...]]:
+    """Return the lines of an organization's pipelines, and those of builds that have not ended."""
     history = site.storage.build_history
     standings = site.storage.standings.of_organization(organization.id, user_id, _MOST_PIPELINES)
+    pipelines = {each.pipeline.id: each.pipeline for each in standings}
     recent = history.recent(organization.id, _BARS)
-    builds = history.listed(
-        {found for each in standings for found in (each.newest_id, each.broken_id) if found is not None}
-    )
-    return [_line(site, organization, each, builds, recent.get(each.pipeline.id, [])) for each in standings]
+    shown = {found for each in standings for found in (each.newest_id, each.broken_id) if found is not None}
+    builds = history.listed(shown | {each.id for each in unfinished})
+    pages = host_pages(site, (each.build for each in builds.values()), pipelines.values())
 
+    def line(build_id: int | None, *, explained: bool = True) -> BuildLine | None:
+        found = None if build_id is None else builds.get(build_id)
+        if found is None:
+            return None
+        build, pipeline = found.build, pipelines.get(found.build.pipeline_id)
+        why = why_of(site, build) if explained else ""
+        return BuildLine(build, why, found.people, "" if pipeline is None else pipeline.name, pages[build.id])
 
-def _name(names: dict[int, str], build: Build) -> str:
-    return names.get(build.pipeline_id, build.pipeline_slug)
-
-
-def _line(
-    site: Site,
-    organization: Organization,
-    standing: Standing,
-    builds: dict[int, ListedBuild],
-    recent: Sequence[PastBuild],
-) -> PipelineLine:
-    newest, broken = (None if each is None else builds.get(each) for each in (standing.newest_id, standing.broken_id))
-    return PipelineLine(
-        organization,
-        standing.pipeline,
-        standing.favourite,
-        None if newest is None else BuildLine(newest.build, who=newest.people.first),
-        None if broken is None else line_of(site, broken.build, broken.people.first),
-        figures_of(recent),
-    )
+    lines = [
+        PipelineLine(
+            organization,
+            each.pipeline,
+            each.favourite,
+            line(each.newest_id, explained=False),
+            line(each.broken_id),
+            figures_of(recent.get(each.pipeline.id, [])),
+        )
+        for each in standings
+    ]
+    return lines, tuple(found for each in unfinished if (found := line(each.id)) is not None)
 
 
 def groups_of(lines: Iterable[PipelineLine]) -> list[PipelineGroup]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -15,15 +14,15 @@ from api.console.errors import Page
 from api.console.pages import title_of, whole_number
 from api.engine import waiting_reason
 from api.errors.catalog import ApiError
-from storage import BuildState, Role, SecretScope, Visibility, immutable
+from storage import BuildPeople, BuildState, Role, SecretScope, Visibility, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import falcon
 
     from api.console.site import Site
-    from storage import Build, ListedBuild, PastBuild, Pipeline, Repository
+    from storage import Build, PastBuild, Pipeline
 
 
 _MOST_NAMES = 3
@@ -44,14 +43,15 @@ _MOST_SCHEDULES = 100
 
 @immutable
 class BuildLine:
-    """A build in a list; ``why`` says why it waits, failed or was canceled, ``who`` whose it is.
+    """A build in a list; ``why`` says why it waits, failed or was canceled.
 
-    ``pipeline`` is the name of its pipeline, in lists of several. ``pages`` are those of its source host, for members.
+    ``pipeline`` is the name of its pipeline, in lists of several. ``people``, and ``pages`` at its source host, are for
+    members.
     """
 
     build: Build
     why: str = ""
-    who: str = ""
+    people: BuildPeople = BuildPeople()
     pipeline: str = ""
     pages: BuildPages = BuildPages()
 
@@ -61,21 +61,49 @@ class BuildLine:
         return title_of(self.build.message, self.build.commit)
 
     @property
+    def who(self) -> str:
+        """The person to name beside the build; empty if nobody is known."""
+        return self.people.first
+
+    @property
+    def who_page(self) -> str | None:
+        """The page at the source host of whom the list names."""
+        return self.pages.author if self.people.author else self.pages.pusher if self.people.pusher else None
+
+    @property
     def runs(self) -> bool:
         """True if time passes for it."""
         return self.build.started_at is not None and self.build.finished_at is None
 
 
-def line_of(site: Site, build: Build, who: str = "") -> BuildLine:
-    """Return the line of a build: one that waits with its reason, one that failed with the jobs that did."""
+def why_of(site: Site, build: Build) -> str:
+    """Return why a build waits, or was canceled, or the jobs that failed it."""
     match build.state:
         case BuildState.SCHEDULED:
-            return BuildLine(build, _wait(site, build), who)
+            return _wait(site, build)
         case BuildState.FAILED:
             failed = _named(site.storage.build_history.failed_jobs(build.id))
-            return BuildLine(build, failed or without_excerpts(cause_of(build.error_message or "")), who)
+            return failed or without_excerpts(cause_of(build.error_message or ""))
         case _:
-            return BuildLine(build, build.error_message or "", who)
+            return build.error_message or ""
+
+
+def host_pages(site: Site, builds: Iterable[Build], pipelines: Iterable[Pipeline] = ()) -> dict[int, BuildPages]:
+    """Return the pages of builds at their source hosts by the builds' ids, for members.
+
+    ``pipelines`` are those that the caller has at hand.
+    """
+    storage, of_build = site.storage, {each.id: each for each in builds}
+    known = {each.id: each for each in pipelines}
+    wanted = {each.pipeline_id for each in of_build.values()}
+    others = (storage.pipelines.by_id(each) for each in wanted - known.keys())
+    found = [*(known[each] for each in wanted & known.keys()), *(each for each in others if each is not None)]
+    repositories = storage.repositories.of_pipelines(found)
+    origins = storage.build_origins.of_builds(of_build)
+    return {
+        key: BuildPages.of(build, repositories.get(build.pipeline_id), origins.get(key))
+        for key, build in of_build.items()
+    }
 
 
 def _wait(site: Site, build: Build) -> str:
@@ -120,32 +148,33 @@ class PipelinePage(Page):
             author=given.get("author") or None,
         )
         kept = {name: value for name, value in given.items() if value}
-        repository = storage.repositories.of_pipeline(found) if member else None
+        pages = host_pages(self._site, (each.build for each in page.rows), [found]) if member else {}
         self._site.pages.show(
             req,
             resp,
             "pipelines/pipeline",
             pipeline=found,
             org=org,
-            lines=[self._line(each, repository, member=member) for each in page.rows],
+            lines=[
+                BuildLine(
+                    each.build,
+                    why_of(self._site, each.build),
+                    each.people if member else BuildPeople(),
+                    pages=pages.get(each.build.id, BuildPages()),
+                )
+                for each in page.rows
+            ],
             more=None if page.next_key is None else urlencode({**kept, "before": page.next_key}),
             given=given,
             states=list(BuildState),
             sources=_SOURCES,
             member=member,
-            connected=repository is not None,
+            connected=member and storage.repositories.of_pipeline(found) is not None,
             inputs=input_fields(declared.inputs) if member and (declared := storage.declarations.get(found.id)) else [],
             form_token=self._site.form_token(req),
             **(self._insights(found) if insights else _NO_INSIGHTS),
             insights=insights,
         )
-
-    def _line(self, listed: ListedBuild, repository: Repository | None, *, member: bool) -> BuildLine:
-        line = line_of(self._site, listed.build, listed.people.first if member else "")
-        if repository is None:
-            return line
-        origin = self._site.storage.build_origins.get(listed.build.id)
-        return replace(line, pages=BuildPages.of(listed.build, repository, origin))
 
     def _insights(self, pipeline: Pipeline) -> dict[str, object]:
         """Return the plots of the last builds, their slowest steps, and those that are flaky."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
-from api.console.pipelines import BuildLine
+from api.console.pipelines import BuildLine, host_pages
 from api.operations.search import found_by
-from storage import MOST_LETTERS, SearchResults
+from storage import MOST_LETTERS, BuildPeople, SearchResults
 
 if TYPE_CHECKING:
     import falcon
@@ -25,11 +25,18 @@ class SearchPage(Page):
         """Show the pipelines, builds and people with the words ``q`` in the caller's organizations."""
         caller, text = self._site.access.caller(req), (req.get_param("q") or "").strip()[:MOST_LETTERS]
         found = found_by(self._site.storage, caller.user.id, text) if text else SearchResults()
+        listed = self._site.storage.build_history.listed({each.id for each in found.builds})
+        pages = host_pages(self._site, found.builds)
         self._site.pages.show(
             req,
             resp,
             "pipelines/search",
             text=text,
             found=found,
-            lines=[BuildLine(each) for each in found.builds],
+            lines=[
+                BuildLine(
+                    each, people=listed[each.id].people if each.id in listed else BuildPeople(), pages=pages[each.id]
+                )
+                for each in found.builds
+            ],
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from actors.repositories import fingerprint
-from actors.source_hosts import GITHUB
+from actors.source_hosts import GITHUB, HostPages
 from api.console.errors import Page
 from api.console.home import pipelines_of, rows_of
 from api.console.operation_form import OperationForm, given, leads_to, shows
@@ -116,6 +116,7 @@ class RepositoryPage(Page):
             "source_hosts/repository",
             organization=member.organization,
             repository=repository,
+            pages=HostPages.of(repository),
             plain=repository.provider == GIT,
             of_account=repository.provider in _OF_ACCOUNTS,
             deploy_key=key,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from storage.data_classes import example, hidden, immutable
-from storage.records.builds import BuildState  # noqa: TC001 - a model reads the annotations
+from storage.records.builds import HEADS, BuildState
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -200,6 +200,11 @@ class PushOutcome:
         if self.pull_request is not None:
             return f"pull request {self.pull_request}"
         return self.ref.removeprefix("refs/heads/").removeprefix("refs/")
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that was pushed; None for a tag."""
+        return self.ref.removeprefix(HEADS) if self.ref.startswith(HEADS) else None
 
     @property
     def builds(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import peewee
@@ -15,7 +16,7 @@ from storage.records.jobs import BuildErrorCode
 from storage.records.source_hosts import BuildOrigin, OriginEvent, PushOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from storage.database.connection import Database
     from storage.records.builds import Build
@@ -37,6 +38,11 @@ class BuildOrigins:
         this = BuildOriginRow.build == slot("build_id")
         origins = BuildOriginRow.select(*_ORIGIN.selected)
         self._get = Query(database, lambda: origins.where(this), _ORIGIN)
+        self._of_builds = Query(
+            database,
+            lambda: origins.where(BuildOriginRow.build.in_(peewee.SQL("(SELECT value FROM json_each(:ids))"))),
+            _ORIGIN,
+        )
         self._by_report = Query(
             database,
             lambda: origins.where(
@@ -191,6 +197,10 @@ class BuildOrigins:
     def get(self, build_id: int) -> BuildOrigin | None:
         """Return the origin of a build; None if it was not made for a push or pull request."""
         return self._get.one(build_id=build_id)
+
+    def of_builds(self, build_ids: Collection[int]) -> dict[int, BuildOrigin]:
+        """Return the origins of builds by the builds' ids; one that has none is left out."""
+        return {each.build_id: each for each in self._of_builds.all(ids=json.dumps(sorted(build_ids)))}
 
     def by_report(self, repository_id: int, report_id: str) -> BuildOrigin | None:
         """Return the origin of the build that the host of a repository knows by this name."""

@@ -24,7 +24,7 @@ from storage.records.source_hosts import MergeAgain, PullRequestBuild, Repositor
 from storage.vault import hashed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from storage.database.connection import Database
     from storage.records.pipelines import Pipeline
@@ -35,6 +35,7 @@ GIT = "git"
 """The provider of repositories on plain servers."""
 
 _REPOSITORY = Columns.of(Repository, RepositoryRow)
+_OF_PIPELINE: Columns[tuple[int, Repository]] = Columns(lambda *found: found, PipelineRow.id, _REPOSITORY)
 _RECONCILED = 86_400
 """The seconds between two looks at a repository whose host reports its pushes."""
 
@@ -65,6 +66,19 @@ class Repositories:
                 peewee.fn.LOWER(RepositoryRow.repo_name) == peewee.fn.LOWER(slot("repo_name")),
             ),
             _REPOSITORY,
+        )
+        same_url = (RepositoryRow.organization == PipelineRow.organization) & (
+            RepositoryRow.url == PipelineRow.repository
+        )
+        self._of_pipelines = Query(
+            database,
+            lambda: (
+                PipelineRow.select(*_OF_PIPELINE.selected)
+                .join(RepositoryRow, on=same_url)
+                .join(OrganizationRow, on=RepositoryRow.organization == OrganizationRow.id)
+                .where(PipelineRow.id.in_(peewee.SQL("(SELECT value FROM json_each(:ids))")), standing)
+            ),
+            _OF_PIPELINE,
         )
         self._insert = Write(
             database,
@@ -282,9 +296,20 @@ class Repositories:
 
     def of_pipeline(self, pipeline: Pipeline) -> Repository | None:
         """Return the connected repository of a pipeline: by its clone URL, or by name where that is not known."""
-        same = self.find(pipeline.organization_id, pipeline.repository)
-        if same is not None or pipeline.repo_name is None:
-            return same
+        return self.find(pipeline.organization_id, pipeline.repository) or self._named(pipeline)
+
+    def of_pipelines(self, pipelines: Iterable[Pipeline]) -> dict[int, Repository]:
+        """Return the connected repositories of pipelines by the pipelines' ids; one that has none is left out."""
+        wanted = {each.id: each for each in pipelines}
+        found = dict(self._of_pipelines.all(ids=json.dumps(sorted(wanted))))
+        for pipeline in wanted.values():
+            if pipeline.id not in found and (named := self._named(pipeline)) is not None:
+                found[pipeline.id] = named
+        return found
+
+    def _named(self, pipeline: Pipeline) -> Repository | None:
+        if pipeline.repo_name is None:
+            return None
         place = clone_place(pipeline.repository)
         named = self._by_name.all(organization_id=pipeline.organization_id, repo_name=pipeline.repo_name)
         fitting = [each for each in named if place in {None, clone_place(each.url)}]

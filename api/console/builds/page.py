@@ -95,7 +95,7 @@ class BuildPage(Page):
             sources=_SOURCES,
             people=site.storage.build_history.people(build.id) if member else BuildPeople(),
             pipeline_name="" if its_pipeline is None else its_pipeline.name,
-            at_host=self._at_host(build, its_pipeline) if member else source_hosts.BuildPages(),
+            pages=self._at_host(build, its_pipeline) if member else source_hosts.BuildPages(),
             counts=self._counts(moment.view, member=member),
             excused_tests=site.storage.quarantine.count_excused(build.id),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
