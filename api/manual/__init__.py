@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 PAGES = Path(__file__).parent / "pages"
 """The Markdown. In a checkout it is a link to `docs/`."""
 
+_TASKS = ("watch", "capacity", "vms", "disk", "access", "backup", "trouble")
+
 CONTENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Begin", ("tutorial", "recipes", "coming-from", "migration")),
     ("Write pipelines", ("pipelines", "triggers", "run", "lint", "time-travel", "flaky-tests", "culprits")),
     ("Merge and deploy", ("merge-queue", "environments", "job-identity", "provenance")),
-    ("Connect a repository", ("connect", "github", "gitlab", "forgejo", "bitbucket")),
+    ("Connect a repository", ("connect", "github", "gitlab", "forgejo", "bitbucket", "git-servers")),
     ("Use it", ("console", "cli", "notifications", "troubleshooting")),
-    ("Run it", ("install", "operations", "fleet", "signing-in", "passkeys", "identity-providers", "payments")),
+    ("Install", ("install", "signing-in", "passkeys", "identity-providers", "payments", "fleet")),
+    ("Run it", ("operations", *(f"operations-{task}" for task in _TASKS))),
     ("Reference", ("language", "commands", "configuration", "using-the-api", "glossary")),
     ("Explanation", ("architecture", "security")),
 )

@@ -7,11 +7,13 @@ import shlex
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 
 import click
 import pytest
 
 from ci_daemon.command import root_command
+from ci_daemon.config import load
 from ci_daemon.config.keys import sections
 from ci_daemon.config.reference import with_reference
 from storage import BuildErrorCode, JobErrorCode
@@ -159,6 +161,21 @@ def test_the_endpoints_are_the_served_ones():
     below, whole = (CHECKOUT / "docs" / "using-the-api.md").read_text().split("| Method | Whole path |")
     served = {(method.upper(), path) for path, methods in conformity().document["paths"].items() for method in methods}
     assert {*endpoints(below, ORGANIZATION), *endpoints(whole, "")} == served
+
+
+def configurations(text: str) -> list[str]:
+    """Return the blocks of a page that are a part of `ci-daemon.toml`, indented or fenced."""
+    indented = re.findall(r"^ {4}\[[a-z_.]+\]\n(?:(?: {4}.*)?\n)*", text, re.MULTILINE)
+    return [
+        dedent(block) for block in (*indented, *re.findall(r"^ *```toml\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE))
+    ]
+
+
+@every_page
+def test_configurations_are_valid(page: Path, tmp_path: Path):
+    for block in configurations(page.read_text()):
+        (tmp_path / "ci-daemon.toml").write_text(block)
+        load(tmp_path, {}, tmp_path / "none")
 
 
 def test_every_error_code_of_jobs_and_builds_is_explained():
