@@ -105,7 +105,9 @@ def _images(name: str | None, repository_digest: str | None) -> list[dict[str, o
 def _sources(verified: Mapping[str, str]) -> list[dict[str, object]]:
     if not verified:
         return []
-    uri = f"git+{verified['repository']}@{verified['ref']}"
+    repository = verified["repository"]
+    place = f"file://{repository}" if repository.startswith("/") else repository
+    uri = f"git+{place}@{verified['ref']}"
     return [{"uri": uri, "digest": {"gitCommit": verified["commit"]}}]
 
 

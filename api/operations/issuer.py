@@ -13,6 +13,7 @@ _PROVENANCE_KEYS = f"{_WELL_KNOWN}/provenance-keys.json"
 _CLAIMS = (
     "iss", "sub", "aud", "exp", "iat", "nbf", "jti", "organization", "pipeline", "build_number", "build_id", "job",
     "job_id", "attempt", "event", "fork", "runner", "environment", "repository", "ref", "ref_type", "commit",
+    "head_commit", "base_commit",
 )  # fmt: skip
 
 
