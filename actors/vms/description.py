@@ -42,14 +42,13 @@ class ProviderDescription:
     ``parks``: VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM. ``own_kernel``:
     each VM has a kernel of its own; if not, all share the host's. ``reserves``: what serves a VM has a share of it that
     the job cannot take; if not, a VM whose job takes all of its memory may refuse new connections until the job ends.
-    ``limits``: the enforcement of each part of a shape. ``services``: programs from other images run beside a job.
+    ``limits``: the enforcement of each part of a shape.
     """
 
     parks: bool
     own_kernel: bool
     reserves: bool
     limits: tuple[Enforcement, ...]
-    services: bool = False
 
     def enforces(self, resource: str) -> bool:
         """Tell whether no VM gets more of a resource than its shape says."""

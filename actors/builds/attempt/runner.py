@@ -136,9 +136,8 @@ class AttemptRunner:
     def acquire(self) -> None:
         """Make the VM, or find it, and connect.
 
-        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, ServiceFailed and Abandoned.
+        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost and Abandoned.
         """
-        self._services.check(self._provider)
         self._cpu_shares.join(self._build.organization_id, self._lease.uuid, self._provider)
         if self._lease.started_at is not None:
             with self._ending_lost_log():

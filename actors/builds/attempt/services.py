@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.log import AttemptLog
     from actors.builds.attempt.vm import VmConnection
-    from actors.vms import Images, Provider
+    from actors.vms import Images
     from storage import Build, Job, LogWriter, Service, Storage
 
 _log = logging.getLogger(__name__)
@@ -55,15 +55,6 @@ class JobServices:
         self._on_output = on_output
         self._services = job.all_services
         self._followers: dict[str, _Follower] = {}
-
-    def check(self, provider: Provider) -> None:
-        """Raise ServiceFailed if the VMs of a provider run none, and the job has some."""
-        if self._services and not provider.description.services:
-            message = (
-                f'the provider "{provider.name}" of this job runs no services yet, "sandbox" and "qemu" do: have the '
-                "owner choose one for its image or organization (pool.image_providers, `ci-daemon org edit`)"
-            )
-            raise vms.ServiceFailed(message)
 
     def images(self, keep_free: int) -> Mapping[str, str]:
         """Return the images of the services' disks, which are pulled if they are missing. Blocks.

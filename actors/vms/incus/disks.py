@@ -15,12 +15,12 @@ from urllib.parse import quote
 from actors.vms.host.vms import ImageRoots, SnapshotInUse, check_snapshot_free, stamp_of
 from actors.vms.incus.outer_images import tree_tar
 from actors.vms.incus.refusals import EngineError
-from actors.vms.incus.volumes import BASE, BYTES, IMAGE, OWNER, PARENT, SHIFTED, STAMP
+from actors.vms.incus.volumes import BASE, BASE_OF_SERVICES, BYTES, IMAGE, OWNER, PARENT, SHIFTED, STAMP
 from actors.vms.provider import ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from actors.vms.host.ids import IdMap
@@ -42,17 +42,29 @@ class EngineDisks:
 
     def check(self, spec: VmSpec) -> str | None:
         """Return the member that has the disk's parent, if it has one. Raises ImageNotFound, SnapshotNotFound."""
+        for image in spec.services.values():
+            self._images.stamp(image)
         if spec.snapshot is None:
             self._images.stamp(spec.image)
             return None
         return self._parent(spec.snapshot).member
 
-    def make(self, spec: VmSpec, member: str | None, base_gb: int) -> Volume:
-        """Make the disk of a VM on a member; return its volume, labelled `BASE` if it does not share all.
+    def make(self, spec: VmSpec, member: str | None, base_gb: int) -> Sequence[Volume]:
+        """Make the disks of a VM on a member; return their volumes, the job's and then those of its services.
 
-        It may grow by the shape's size beyond ``base_gb``, the most that lies below it. Raises ImageNotFound,
-        SnapshotNotFound and VmError.
+        The job's is labelled `BASE` if it does not share all. Each may grow by the shape's size beyond ``base_gb``, the
+        most that lies below it. Raises ImageNotFound, SnapshotNotFound and VmError.
         """
+        size = f"{spec.shape.disk_gb + base_gb}GiB"
+        return [self._make_job_disk(spec, member, size), *self._make_for_services(spec, member, size)]
+
+    def _make_for_services(self, spec: VmSpec, member: str | None, size: str) -> Iterator[Volume]:
+        for number, image in enumerate(spec.services.values()):
+            source = self._images.volume(image, member)
+            labels = {IMAGE: image, STAMP: source.labels[STAMP], OWNER: self._names.prefix}
+            yield self._volumes.copy(source, self._names.service(spec.id, number), labels, member, size)
+
+    def _make_job_disk(self, spec: VmSpec, member: str | None, size: str) -> Volume:
         if spec.snapshot is None:
             source = self._images.volume(spec.image, member)
             labels = {IMAGE: spec.image, STAMP: source.labels[STAMP], PARENT: ""}
@@ -62,7 +74,6 @@ class EngineDisks:
         if source.member != member or source.labels.get(SHIFTED) != "true":
             labels[BASE] = "0"
         name = self._names.disk(spec.id)
-        size = f"{spec.shape.disk_gb + base_gb}GiB"
         return self._volumes.copy(source, name, {**labels, OWNER: self._names.prefix}, member, size)
 
     def used_bytes(self, vm_id: str) -> int:
@@ -70,14 +81,16 @@ class EngineDisks:
         return self._volumes.used_bytes(self._disk(vm_id))
 
     def remove(self, vm_id: str) -> None:
-        """Remove the disk of a VM that has ended; a missing one is fine."""
-        name = self._names.disk(vm_id)
-        if (volume := self._volumes.find(name)) is not None and self._names.own(volume.labels):
-            self._volumes.remove(volume)
+        """Remove the disks of a VM that has ended; missing ones are fine."""
+        beside = [name for name, vm in self._names.services(self._volumes.names()) if vm == vm_id]
+        for name in (*beside, self._names.disk(vm_id)):
+            if (volume := self._volumes.find(name)) is not None and self._names.own(volume.labels):
+                self._volumes.remove(volume)
 
     def vms(self) -> Iterable[str]:
         """Return the ids of all VMs that have a disk."""
-        return self._names.of_kind("disk", self._volumes.names())
+        names = list(self._volumes.names())
+        return {*self._names.of_kind("disk", names), *(vm_id for _, vm_id in self._names.services(names))}
 
     def check_free(self, vm_id: str, snapshot: str) -> bool:
         """Tell whether the VM's disk must yet become this snapshot. Raises VmError and VmLost if it cannot."""
@@ -87,12 +100,13 @@ class EngineDisks:
         return has_disk
 
     def base_bytes(self, vm_id: str) -> int:
-        """Return the bytes that a VM's disk has had from its start. Raises VmLost if there is no disk."""
-        return int(self._disk(vm_id).labels.get(BASE, 0))
+        """Return the bytes that a VM's disks have had from their start. Raises VmLost if there is no disk."""
+        labels = self._disk(vm_id).labels
+        return sum(int(labels.get(each, 0)) for each in (BASE, BASE_OF_SERVICES))
 
-    def note_base(self, disk: Volume, used: int) -> None:
-        """Note the bytes that a new disk has."""
-        self._volumes.label(disk, {BASE: str(used)})
+    def note_base(self, disk: Volume, used: int, of_services: int) -> None:
+        """Note the bytes that a new disk has, and those that the disks of services beside it have."""
+        self._volumes.label(disk, {BASE: str(used), BASE_OF_SERVICES: str(of_services)})
 
     def keep(self, vm_id: str, snapshot: str, used: int) -> None:
         """Make a snapshot of a disk that no instance has any more.

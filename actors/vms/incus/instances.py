@@ -13,6 +13,7 @@ from actors.vms.description import Enforcement, ProviderDescription
 from actors.vms.incus.engine import part
 from actors.vms.incus.refusals import EngineError, NotFound, StartFailed
 from actors.vms.incus.volumes import OWNER, names_of
+from actors.vms.launcher.words import SERVICE_DISK
 from actors.vms.provider import VmError, VmUse
 from storage import immutable
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 DISK_DEVICE = "disk"
-"""The device that is the disk of a job."""
+"""The device that is the disk of a job. Those of its services are `SERVICE_DISK` and a number."""
 
 _MACHINE_DRIVER = "qemu"
 _MACHINE_SERVER = "incus"
@@ -47,10 +48,10 @@ class InstanceKind:
     type: InstanceType
     always: Mapping[str, str]
     disk: Mapping[str, str]
-    """Settings of the device that is a job's disk."""
+    """Settings of the devices that are disks of a job and its services."""
 
     share: str | None
-    """The name by which an instance mounts the disk itself."""
+    """The beginning of the names by which an instance mounts the disks itself; their devices follow."""
 
     description: ProviderDescription
 
@@ -109,7 +110,7 @@ MACHINES = InstanceKind(
     "virtual-machine",
     {"security.secureboot": "false"},  # the kernel and its first root are not signed
     {"io.cache": "unsafe"},  # no other instance has the disk, and without a cache no program can map a file to share it
-    f"incus_{DISK_DEVICE}",
+    "incus_",
     ProviderDescription(
         parks=False,
         own_kernel=True,
@@ -241,18 +242,20 @@ class Instances:
         used = state["cpu"]["usage"]  # negative if it is not known, as of machines
         return VmUse(None if used < 0 else used / _NANOSECONDS, state["memory"]["usage"])
 
-    def disk_bytes(self, name: str) -> int | None:
-        """Return the bytes of the volume at the device ``disk``, without those that it shares.
+    def disk_bytes(self, name: str) -> tuple[int, int] | None:
+        """Return the bytes of a job's disk and of those of its services, without those that they share.
 
-        None if there is no such instance or device. A member of a cluster tells this of another's instances, but not of
-        another's volumes.
+        None if there is no such instance, or no disk. A member of a cluster tells this of another's instances, but not
+        of another's volumes.
         """
         try:
             state = self._engine.get(f"{_path(name)}/state")
         except NotFound:
             return None
-        found = (state["disk"] or {}).get(DISK_DEVICE)
-        return None if found is None else int(found["usage"])
+        used = {device: int(each["usage"]) for device, each in (state["disk"] or {}).items()}
+        if DISK_DEVICE not in used:
+            return None
+        return used[DISK_DEVICE], sum(size for device, size in used.items() if device.startswith(SERVICE_DISK))
 
     def stop(self, name: str) -> None:
         """Kill all that runs in an instance; it stays. Raises NotFound and EngineError."""

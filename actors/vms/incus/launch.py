@@ -10,12 +10,14 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.host.vm_folder import KeyPair, VmRecord
+from actors.vms.incus.instances import DISK_DEVICE
 from actors.vms.incus.outer_images import PROGRAMS
 from actors.vms.incus.outer_layers import Bridge
-from actors.vms.launcher.words import DISK
+from actors.vms.launcher.words import DISK, SERVICE_DISK
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Future
 
     from actors.vms.host.vm_folder import VmFolder
@@ -68,16 +70,18 @@ class Launch:
         self._outer_layers.await_programs(instance, self._left(deadline))
         bring_keys(self._on.streams, instance, keys, self._left(deadline))
 
-    def attach(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> Volume:
-        """Give a VM that waits its shape, network and disk, and return the disk. Raises VmError."""
+    def attach(self, spec: VmSpec, member: str | None, made: Future[Sequence[Volume]]) -> Sequence[Volume]:
+        """Give a VM that waits its shape, network and disks, and return the disks. Raises VmError."""
         deadline = self._deadline()
         instance, resolver = self._on.names.vm(spec.id), self._bridge(member).resolver
         job = job_of(spec, resolver, self._outer_layers.share)
-        disk = made.result()
+        disks = made.result()
         self._places.grow(spec.id, spec.shape)
-        self._outer_layers.grow(instance, spec.shape, self._on.volumes.device(disk.name, DISK))
+        device = self._on.volumes.device
+        services = [device(each.name, f"{DISK}{number}") for number, each in enumerate(disks[1:])]
+        self._outer_layers.grow(instance, spec.shape, device(disks[0].name, DISK), services)
         bring_job(self._on.streams, instance, job, self._left(deadline))
-        return disk
+        return disks
 
     def _bridge(self, member: str | None) -> Bridge:
         return Bridge.of(self._on.engine, self._settings.network, self._shared.network.allow, member)
@@ -120,7 +124,10 @@ def keys_of(
 
 
 def job_of(spec: VmSpec, resolver: str, share: str | None) -> dict[str, Any]:
-    """Return what a job brings to its VM; ``share`` names the file system that is its disk, in a machine."""
+    """Return what a job brings to its VM.
+
+    Names of the file systems that are its disks begin with ``share``. It is None if the engine mounts them.
+    """
     largest_file = spec.shape.disk_gb * _GB
     limits = {resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_FSIZE: largest_file, resource.RLIMIT_CORE: 1}
     return {
@@ -128,7 +135,9 @@ def job_of(spec: VmSpec, resolver: str, share: str | None) -> dict[str, Any]:
         "memory_bytes": spec.shape.memory_gb * _GB,
         "network": spec.network,
         "resolver": resolver if spec.network else None,
-        "share": share,
+        "share": share and f"{share}{DISK_DEVICE}",
+        "service_shares": [share and f"{share}{SERVICE_DISK}{number}" for number in range(len(spec.services))],
+        "services": list(spec.services),
         "containers": spec.containers,
     }
 
@@ -149,8 +158,8 @@ def connect_sshd(streams: ExecStreams, instance: str) -> Program:
 
 
 def write_out(streams: ExecStreams, instance: str, seconds: float) -> None:
-    """Let a VM's member write what is in memory of the disk, so that it is counted. Raises VmError."""
-    streams.complete(instance, ["/bin/sync", "-f", DISK], b"", seconds)
+    """Let a VM's member write what is in memory of the disks, so that it is counted. Raises VmError."""
+    streams.complete(instance, ["/bin/sh", "-c", f"exec sync -f {DISK}*"], b"", seconds)
 
 
 def _tell(streams: ExecStreams, instance: str, program: str, content: dict[str, Any], seconds: float) -> None:

@@ -15,11 +15,12 @@ from actors.vms.host.network import CLOSED_NETWORKS, ruleset
 from actors.vms.incus.engine import part
 from actors.vms.incus.instances import DISK_DEVICE
 from actors.vms.incus.refusals import EngineError, StartFailed
+from actors.vms.launcher.words import SERVICE_DISK
 from actors.vms.provider import VmError
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from actors.vms.incus.engine import Engine
     from actors.vms.incus.instances import InstanceKind, Instances
@@ -42,7 +43,7 @@ class OuterLayers:
 
     @property
     def share(self) -> str | None:
-        """The name by which an instance mounts its disk itself; None if the engine mounts it."""
+        """The beginning of the names by which an instance mounts its disks itself; None if it does not."""
         return self._kind.share
 
     def image(self) -> str:
@@ -69,10 +70,11 @@ class OuterLayers:
                 return address
         raise AssertionError
 
-    def grow(self, instance: str, shape: Shape, disk: Mapping[str, str]) -> None:
-        """Give an instance a job's shape, and the device that is its disk."""
-        device = {**disk, **self._kind.disk}
-        self._instances.change(instance, self._kind.limits(shape), {DISK_DEVICE: device})
+    def grow(self, instance: str, shape: Shape, disk: Mapping[str, str], services: Iterable[Mapping[str, str]]) -> None:
+        """Give an instance a job's shape, and the devices that are its disk and those of its services."""
+        disks = {DISK_DEVICE: disk} | {f"{SERVICE_DISK}{number}": each for number, each in enumerate(services)}
+        devices = {name: {**each, **self._kind.disk} for name, each in disks.items()}
+        self._instances.change(instance, self._kind.limits(shape), devices)
 
     def await_programs(self, instance: str, seconds: float) -> None:
         """Wait until programs can be run in an instance: in a container at once. Raises VmError.

@@ -29,7 +29,7 @@ from actors.vms.incus.volumes import BASE, Names, Volumes
 from actors.vms.provider import SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
 
     from actors.vms.description import HostSize
@@ -98,9 +98,9 @@ class IncusProvider:
         vm.make()
         with self._destroyed_on_error(spec.id):
             member = self._places.take(spec.id, parent, spec.shape)
-            with vm.attaching(), self._disk_beside(spec, member) as disk:
+            with vm.attaching(), self._disks_beside(spec, member) as disks:
                 self._launch.park(vm, image, member, spec.shape)
-                self._give(spec, member, disk)
+                self._give(spec, member, disks)
 
     def weigh(self, vm_id: str, weight: int) -> None:
         """Do nothing: the engine divides the CPU of its members."""
@@ -122,8 +122,8 @@ class IncusProvider:
         self._check_parent(spec)
         with self._vm(spec.id).attaching(), self._destroyed_on_error(spec.id):
             member = self._places.of(spec.id)
-            with self._disk_beside(spec, member) as disk:
-                self._give(spec, member, disk)
+            with self._disks_beside(spec, member) as disks:
+                self._give(spec, member, disks)
 
     def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
@@ -167,7 +167,7 @@ class IncusProvider:
         if self._waits(vm_id):
             return VmDisk(0)
         base = self._disks.base_bytes(vm_id)
-        return VmDisk(max(0, self._used_bytes(vm_id) - base))
+        return VmDisk(max(0, sum(self._used_bytes(vm_id)) - base))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose keys wait for ``destroy``."""
@@ -175,7 +175,7 @@ class IncusProvider:
         self._places.check(self._places.of(vm_id))
         if not self._disks.check_free(vm_id, name):
             return
-        used = self._used_bytes(vm_id)
+        used, _ = self._used_bytes(vm_id)
         self._instances.remove(instance)
         self._disks.keep(vm_id, name, used)
 
@@ -200,7 +200,7 @@ class IncusProvider:
         self._images.remove_outdated()
 
     def destroy(self, vm_id: str) -> None:
-        """Remove the VM's instance, disk and keys, in any state; ``list`` names it until all is gone.
+        """Remove the VM's instance, disks and keys, in any state; ``list`` names it until all is gone.
 
         Raises VmLost and EngineAway while its member is offline.
         """
@@ -250,24 +250,28 @@ class IncusProvider:
         self._names.vm(vm_id)
         return VmFolder(self._vms / vm_id)
 
-    def _used_bytes(self, vm_id: str) -> int:
-        """Return the bytes of a VM's disk, of half a minute ago if its member cannot write now."""
+    def _used_bytes(self, vm_id: str) -> tuple[int, int]:
+        """Return the bytes of a job's disk and of those of its services together.
+
+        They are of half a minute ago if the VM's member cannot write now. Once its instance has gone, those of services
+        are no more.
+        """
         instance = self._names.vm(vm_id)
         with suppress(VmError):
             write_out(self._streams, instance, _WRITE_SECONDS)
         used = self._instances.disk_bytes(instance)
-        return self._disks.used_bytes(vm_id) if used is None else used
+        return (self._disks.used_bytes(vm_id), 0) if used is None else used
 
     @contextmanager
-    def _disk_beside(self, spec: VmSpec, member: str | None) -> Iterator[Future[Volume]]:
-        """Make the disk of a VM while the block runs: both mostly wait for the engine."""
-        with ThreadPoolExecutor(1, "engine-disk") as beside:
+    def _disks_beside(self, spec: VmSpec, member: str | None) -> Iterator[Future[Sequence[Volume]]]:
+        """Make the disks of a VM while the block runs: both mostly wait for the engine."""
+        with ThreadPoolExecutor(1, "engine-disks") as beside:
             yield beside.submit(self._disks.make, spec, member, _IMAGE_GB)
 
-    def _give(self, spec: VmSpec, member: str | None, made: Future[Volume]) -> None:
-        disk = self._launch.attach(spec, member, made)
+    def _give(self, spec: VmSpec, member: str | None, made: Future[Sequence[Volume]]) -> None:
+        disk, *_ = self._launch.attach(spec, member, made)
         if BASE in disk.labels:
-            self._disks.note_base(disk, self._used_bytes(spec.id))
+            self._disks.note_base(disk, *self._used_bytes(spec.id))
 
     @contextmanager
     def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:

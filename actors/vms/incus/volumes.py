@@ -34,6 +34,9 @@ BYTES = "user.ci-daemon.bytes"
 BASE = "user.ci-daemon.base"
 """The bytes that a disk has had from its start and does not share with its parent."""
 
+BASE_OF_SERVICES = "user.ci-daemon.base-of-services"
+"""The same of all disks of services beside it, together."""
+
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,46}[A-Za-z0-9])?")
 
 
@@ -54,6 +57,15 @@ class Names:
     def disk(self, vm_id: str) -> str:
         """Return the name of the volume of a VM's disk."""
         return f"{self.prefix}-disk-{vm_id}"
+
+    def service(self, vm_id: str, number: int) -> str:
+        """Return the name of the volume of one of a VM's services."""
+        return f"{self.prefix}-service-{vm_id}-{number}"
+
+    def services(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the volumes of services among those of these names, each with its VM's id."""
+        for each in self.of_kind("service", names):
+            yield f"{self.prefix}-service-{each}", each.rpartition("-")[0]
 
     def snapshot(self, name: str) -> str:
         """Return the name of the volume of a snapshot. Raises VmError if it can have none."""

@@ -58,37 +58,48 @@ def end() -> None:
 
 
 def attach() -> None:
-    """Hand the disk to the VM with the job on the standard input.
+    """Hand the disks to the VM with the job on the standard input.
 
-    In a container, the engine has mounted it; in a machine, it comes as a ``share``.
+    In a container, the engine has mounted them; in a machine, each comes as a share.
     """
     job = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     job["limits"] = list(_possible(job["limits"]))
-    if share := job.pop("share"):
-        _mount_share(share)
-    for part, mode in (("root", 0o755), ("command", 0o700)):
-        make_directory(f"{DISK}/{part}", mode)
-    for name in os.listdir(f"{DISK}/command"):
-        os.unlink(f"{DISK}/command/{name}")
-    output = os.open(f"{DISK}/command/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    shares = [job.pop("share"), *job.pop("service_shares")]
+    places = [DISK, *(f"{DISK}{number}" for number in range(len(job["services"])))]
+    for share, place in zip(shares, places, strict=True):
+        if share:
+            _mount_share(share, place)
+    outputs = [_output_file(place) for place in places]
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     unshare(CLONE_NEWNS)
-    mount("none", DISK, flags=MS_PRIVATE)  # no root may be a mount that the engine shares with the instance
+    for place in places:
+        mount("none", place, flags=MS_PRIVATE)  # no root may be a mount that the engine shares with the instance
+    roots = [copy_of_mount(f"{place}/root") for place in places]
+    services = [each for root_and_output in zip(roots[1:], outputs[1:], strict=True) for each in root_and_output]
     control = _connected(CONTROL, _socket.SOCK_SEQPACKET)
-    _hand(control, marshal.dumps(job), copy_of_mount(f"{DISK}/root"), output, log)
+    _hand(control, marshal.dumps(job), roots[0], outputs[0], log, *services)
     os.write(1, control.recv(MESSAGE_BYTES) or b"failed the VM has ended")
 
 
-def _mount_share(name: str) -> None:
+def _output_file(disk: str) -> int:
+    """Return a descriptor of a new file on a disk, beside its root."""
+    for part, mode in (("root", 0o755), ("command", 0o700)):
+        make_directory(f"{disk}/{part}", mode)
+    for name in os.listdir(f"{disk}/command"):
+        os.unlink(f"{disk}/command/{name}")
+    return os.open(f"{disk}/command/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _mount_share(name: str, place: str) -> None:
     """Mount a file system that the engine plugs in, as soon as the kernel has it. Raises OSError.
 
     The engine's agent does the same, and may be quicker.
     """
-    make_directory(DISK, 0o700)
+    make_directory(place, 0o700)
     end = time.monotonic() + _PLUG_SECONDS
     while True:
         try:
-            mount(name, DISK, "virtiofs", MS_NODEV)
+            mount(name, place, "virtiofs", MS_NODEV)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 return

@@ -32,7 +32,7 @@ LOG = f"{FOLDER}/log"
 AGENT = f"{FOLDER}/agent"
 
 DISK = f"{FOLDER}/disk"
-"""The place at which the engine mounts the job's disk."""
+"""The place of the job's disk, which the engine mounts; those of its services end with a number."""
 
 INTERFACE = "eth0"
 BOOT, END = b"boot", b"end"

@@ -73,7 +73,7 @@ class QemuProvider(HostVms):
 
     name = "qemu"
     _disks: Disks
-    description = ProviderDescription(parks=True, own_kernel=True, reserves=True, limits=_LIMITS, services=True)
+    description = ProviderDescription(parks=True, own_kernel=True, reserves=True, limits=_LIMITS)
 
     def __init__(
         self,

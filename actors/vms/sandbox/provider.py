@@ -80,7 +80,7 @@ class SandboxProvider(HostVms):
     def description(self) -> ProviderDescription:
         """Describe the sandboxes of this host."""
         limits = tuple(self.limits.describe())
-        return ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=limits, services=True)
+        return ProviderDescription(parks=True, own_kernel=False, reserves=True, limits=limits)
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""

@@ -108,12 +108,3 @@ def test_cancel_ends_a_job_with_its_services(host: Host, ready: dict[str, Any]) 
     host.finish(build)
     assert host.job(build).state is JobState.CANCELED
     until(lambda: not list(host.provider.list()), "the end of the VM")
-
-
-def test_provider_without_services_says_so_before_it_runs(host: Host) -> None:
-    """Nothing of the job is run, and the message says which provider would."""
-    build = host.finish(host.build(beside("true", "db", run="echo ran")))
-    job = host.job(build)
-    assert (job.state, job.error_code) == (JobState.FAILED, JobErrorCode.SERVICE_FAILED)
-    assert 'runs no services yet, "sandbox" and "qemu" do' in (job.error_message or "")
-    assert job.started_at is None

@@ -3,9 +3,8 @@
 A case runs on each type of `Host`. It is marked `real` if VMs in memory cannot pass it, because it runs programs of the
 image or is about processes of the host; `limited` by a part of the shape if it is about a limit that the provider may
 say it lacks; `reserved` if it is about the share of a VM that its job cannot take, and `parks` if it is about VMs that
-wait for a job, which the provider may say it lacks, too; `services` if it is about services; `shared_kernel` if it is
-about what a job may use of the host's kernel, as it may use all of a machine's; and `essential` if slow providers, too,
-run it in `make test`.
+wait for a job, which the provider may say it lacks, too; `shared_kernel` if it is about what a job may use of the
+host's kernel, as it may use all of a machine's; and `essential` if slow providers, too, run it in `make test`.
 """
 
 from __future__ import annotations
@@ -59,8 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _runs(case: pytest.Item, host: type[Host]) -> bool:
     if case.get_closest_marker("real") is not None and not host.real:
-        return False
-    if case.get_closest_marker("services") is not None and not host.runs_services():
         return False
     if case.get_closest_marker("shared_kernel" if host.own_kernel else "own_kernel") is not None:
         return False

@@ -114,11 +114,6 @@ class Host(ABC):
         """Tell whether VMs can wait for a job, as the provider describes it."""
         return True
 
-    @classmethod
-    def runs_services(cls) -> bool:
-        """Tell whether services run beside a command, as the provider describes it."""
-        return False
-
     @abstractmethod
     def crash(self, vm_id: str) -> None:
         """Kill the VM from outside, as a fault of the host would; return at once."""
@@ -147,10 +142,6 @@ class SandboxHost(Host):
     def limits(cls) -> Sequence[Enforcement]:
         return VmLimits.of_host(PROCESSES).describe()
 
-    @classmethod
-    def runs_services(cls) -> bool:
-        return True
-
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)
 
@@ -178,10 +169,6 @@ class QemuHost(Host):
     @classmethod
     def limits(cls) -> Sequence[Enforcement]:
         return QemuProvider.description.limits
-
-    @classmethod
-    def runs_services(cls) -> bool:
-        return QemuProvider.description.services
 
     def crash(self, vm_id: str) -> None:
         os.kill(VmFolder(self.folder / "vms" / vm_id).monitor(), signal.SIGKILL)

@@ -25,7 +25,7 @@ from tests.vms.contract.conftest import Vm
 from tests.vms.contract.hosts import IMAGE, Host
 from tests.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.services]
+pytestmark = pytest.mark.real
 
 PATH = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 ECHO = """
@@ -255,10 +255,11 @@ def test_folder_of_the_job_is_forked_with_its_disk(provider: Provider, host: Hos
     for name in ("first", "second"):
         provider.create(VmSpec(name, IMAGE, "migrated", Shape(memory_gb=1), network=False, services=services))
         with Vm(provider, name).connect() as connection:
-            read = "cat /data/file; ls /root; echo more >>/data/file; echo end; exec sleep 1000"
-            start_services(connection, [sh("db", read, files={"/data": "/srv/db"}, ready_log="end\n")])
-            assert output_of_stopped(connection, "db") == "kept\nend\nend\n"
+            read = "cat /data/file; ls /root; echo more >>/data/file; echo shown; exec sleep 1000"
+            start_services(connection, [sh("db", read, files={"/data": "/srv/db"}, ready_log="shown")])
+            assert output_of_stopped(connection, "db") == "kept\nend\nshown\n"
         provider.destroy(name)
+    assert not list(provider.list())
 
 
 def output_of_stopped(connection: Connection, name: str) -> str:
