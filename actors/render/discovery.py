@@ -13,12 +13,11 @@ from actors import vms
 from actors.builds.attempt.vm import VmConnection
 from actors.cleanup.host_disk import HostDisk
 from actors.messages import ArchiveRendered
-from actors.render import loader
 from actors.render.envelope import Envelope
 from actors.render.job_files import nowhere
 from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
-from actors.render.yaml_files import read_yaml_files
+from actors.render.yaml_files import ArchiveSource
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
@@ -176,8 +175,8 @@ def render_archive(
     VM, which takes time. Raises RenderFailed and VmError.
     """
     room = settings.shape.disk_gb * 2**30
-    loader.check_archive(storage.confinement, organization, archive, manifest, room, "")
-    files = read_yaml_files(storage.confinement, organization, archive, manifest, clock.now().timestamp(), others)
+    now = clock.now().timestamp()
+    files = ArchiveSource(storage.confinement, organization, archive, manifest, room, now, others).read()
     if files.alone:
         return files.rendered()
     wanted = VmWanted(provider.name, image, settings)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from actors.ir import Built
     from actors.settings import RenderSettings
-    from storage.files import Confinement
 
 
 _NAME = "harmont"
@@ -120,16 +119,6 @@ def download_archive(connection: vms.Connection, max_bytes: int, timeout: float)
 def unpack(connection: vms.Connection, timeout: float) -> None:
     """Unpack the fetched archive in the VM and remove it; the host has checked it. Raises as `fetch` does."""
     _fetch(connection, _UNPACK, "", timeout)
-
-
-def check_archive(
-    confinement: Confinement, organization: str, archive: Path, manifest: Path, max_bytes: int, sha256: str
-) -> None:
-    """Check an archive on the host and write its manifest, as for jobs. Raises RenderFailed."""
-    try:
-        vms.write_source_manifest_confined(confinement, organization, archive, manifest, max_bytes, sha256)
-    except vms.SourceError as error:
-        raise RenderFailed.exited("source fetch", 1, str(error)) from error
 
 
 def _fetch(connection: vms.Connection, script: str, stdin: str, timeout: float) -> None:

@@ -18,7 +18,7 @@ from actors.render import loader
 from actors.render.envelope import RenderFailed
 from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
-from actors.render.yaml_files import read_yaml_files
+from actors.render.yaml_files import ArchiveSource
 from storage import BuildErrorCode, DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -138,22 +138,26 @@ class Rendering:
 
     def _files(self, build: Build, left: Callable[[], float]) -> YamlFiles:
         """Check the archive on the host, and read its YAML files."""
-        storage, settings = self._storage, self._settings.render
-        archive, manifest = storage.sources.path(build.uuid), storage.sources.manifest(build.uuid)
-        room, owner = settings.shape.disk_gb * 2**30, build.organization_slug
+        storage, owner = self._storage, build.organization_slug
+        strangers = build.from_fork and build.approved_at is None
+        source = ArchiveSource(
+            storage.confinement,
+            owner,
+            storage.sources.path(build.uuid),
+            storage.sources.manifest(build.uuid),
+            max_bytes=self._settings.render.shape.disk_gb * 2**30,
+            now=self._clock.now().timestamp(),
+            others=partial(self._job_files.find, owner, strangers=strangers),
+            sha256=build.source_sha256,
+        )
         while True:
             try:
-                loader.check_archive(storage.confinement, owner, archive, manifest, room, build.source_sha256)
+                return source.read()
             except DatabaseUnavailable as error:
                 if left() <= _LEAST_SECONDS:
                     raise RenderFailed.exited("source fetch", 1, str(error)) from error
                 if self._abandoned.wait(_HOST_PAUSE):
                     raise Abandoned from error
-            else:
-                now = self._clock.now().timestamp()
-                strangers = build.from_fork and build.approved_at is None
-                others = partial(self._job_files.find, owner, strangers=strangers)
-                return read_yaml_files(storage.confinement, owner, archive, manifest, now, others)
 
     def _fetch(self, build: Build, vm: RenderVm, left: Callable[[], float]) -> None:
         """Put the source into the VM's workspace."""

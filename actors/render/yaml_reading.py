@@ -1,4 +1,4 @@
-"""The reading of YAML and documents in a confined process, which imports this before its forks."""
+"""The reading of YAML and documents, in a confined process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from actors.ir.language.using import JobFileText, used_files
 from actors.ir.language.yaml_text import Document, FileInvalid, Mistake, read_file
 from actors.ir.systems import translated
 from actors.ir.triggers import Globs
+from actors.render.archive_reading import FOLDER, Place
 from actors.render.mistakes import with_sources
 from storage import BuildErrorCode
 from storage.files import EntryKind, changed_entries
@@ -23,10 +24,7 @@ from storage.files import EntryKind, changed_entries
 _MOST_FILES = 100
 _MOST_BYTES = 1 << 20
 
-_FOLDER = ".hm"
-
 _Mistake = tuple[str, int, int, str, str]
-_Place = tuple[str, str, int, int]
 
 Pipeline.model_rebuild()  # now: each fork would build its models again
 
@@ -34,9 +32,9 @@ Pipeline.model_rebuild()  # now: each fork would build its models again
 def read(
     archive: str,
     manifest: str,
-    files: list[_Place],
+    files: list[Place],
     documents: str,
-    below: list[_Place],
+    below: list[Place],
     others: dict[str, dict[str, str]],
     now: float,
 ) -> dict[str, Any]:
@@ -87,11 +85,11 @@ def read(
 
 
 def _used(
-    archive: str, names: dict[str, JobFileName], below: list[_Place], others: dict[str, dict[str, str]]
+    archive: str, names: dict[str, JobFileName], below: list[Place], others: dict[str, dict[str, str]]
 ) -> dict[str, JobFileText]:
     """Return the files of jobs by the names that pipelines write; one that is not there says so."""
     places = {place[0]: place for place in below}
-    own = {use: f"{_FOLDER}/{name.path}" for use, name in names.items() if name.repository is None}
+    own = {use: f"{FOLDER}/{name.path}" for use, name in names.items() if name.repository is None}
     unreadable: list[_Mistake] = []
     there = [places[each] for each in dict.fromkeys(own.values()) if each in places]
     texts = dict(_contents(archive, there, unreadable)) if there else {}
@@ -101,14 +99,13 @@ def _used(
         if path in texts:
             used[use] = JobFileText(path, texts[path])
         else:
-            hint = nearest(use, [each.removeprefix(f"{_FOLDER}/") for each in places])
+            hint = nearest(use, [each.removeprefix(f"{FOLDER}/") for each in places])
             used[use] = JobFileText(path, refused=why.get(path, f"there is no file {quoted(path)}{hint}"))
     return used
 
 
-def translate(archive: str, manifest: str, files: list[_Place], now: float) -> dict[str, Any]:
+def translate(archive: str, files: list[Place], now: float) -> dict[str, Any]:
     """Return the pipelines of other systems' files, with notes, or all mistakes and losses in them."""
-    del manifest  # such files name no content that makes the key of a cache
     mistakes: list[_Mistake] = []
     texts = dict(_contents(archive, files, mistakes))
     found = translated(texts)
@@ -127,7 +124,7 @@ def translate(archive: str, manifest: str, files: list[_Place], now: float) -> d
     return {"pipelines": pipelines, "mistakes": with_sources(mistakes, texts), "notes": notes}
 
 
-def _contents(archive: str, files: list[_Place], mistakes: list[_Mistake]) -> list[tuple[str, str]]:
+def _contents(archive: str, files: list[Place], mistakes: list[_Mistake]) -> list[tuple[str, str]]:
     """Return the names and texts of files, in the order of names; what cannot be read is a mistake."""
     found: dict[str, str] = {}
     left = _MOST_BYTES

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from actors.vms.guest.services import ServiceEnd, ServiceFailed, ServiceSpec, follow_service, start_services
     from actors.vms.guest.shared_workspace import WorkspaceNotShared, lay_workspace, pack_workspace, workspace_hash
     from actors.vms.guest.source_archive import SourceError
+    from actors.vms.guest.source_archive import check_bounds as source_check_bounds
     from actors.vms.guest.source_archive import write_manifest as write_source_manifest
     from actors.vms.guest.source_archive import write_manifest_confined as write_source_manifest_confined
     from actors.vms.guest.terminal import (

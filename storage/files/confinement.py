@@ -4,6 +4,9 @@ A parser that a hostile file makes slow, or crashes, costs a process and never t
 interpreter. The processes are forks of a small one, the zygote, which starts at the first use and ends with the
 service: a fork takes a millisecond or two, a new interpreter fifty.
 
+A fork copies each page that it first writes to, which takes a short work longer than the work itself. So where a module
+has a function `warm`, which does such a work on bytes of its own, a fork that has called it waits for the next one.
+
 Of each owner, such as an organization, one work is done at a time: its works wait for each other, and nobody else
 for them.
 """
@@ -21,7 +24,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
+from gc import freeze
 from importlib import import_module
+from time import process_time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from storage.data_classes import immutable
@@ -34,10 +40,15 @@ _OPEN_FILES = 64
 _MOST_ANSWER = 64 << 20
 _LONGEST_NAME = 200
 _AT_ONCE = 4
+_NICE = 10
 _HEAD = 8
 """The bytes of a message's length, which comes first."""
 
 _PIECE = 1 << 20
+_WARM = "warm"
+_WARM_SECONDS = 600.0
+"""The time that a warm fork waits after the last work of any kind; it holds 5 MB."""
+
 _RESULT, _PART, _EXPECTED, _FAILED = "result", "part", "expected", "failed"
 
 
@@ -58,7 +69,7 @@ class Confinement:
     """Does works in confined processes, each with its bounds. Safe in any thread.
 
     A work is a function at the top of a module, whose arguments and result JSON can hold. The zygote imports its module
-    as it first comes, so that no later fork has to.
+    as it first comes, so that no later fork has to, and what `warm` imports after that.
     """
 
     def __init__(self) -> None:
@@ -91,12 +102,14 @@ class Confinement:
         bounds: Bounds,
         owner: str,
         errors: tuple[type[Exception], ...] = (),
+        rest: Bounds | None = None,
     ) -> Iterator[_Result]:
         """Yield what a generator function yields, as `run` returns a result.
 
         So a long result comes in parts: no other thread runs while JSON is decoded, 30 ms for two megabytes at once.
+        What follows the first part has the bounds of ``rest``, if given, but at most what is left of the others.
         """
-        with closing(self._messages(work, arguments, bounds, owner, errors)) as messages:
+        with closing(self._messages(work, arguments, bounds, owner, errors, rest)) as messages:
             for kind, value in messages:
                 if kind != _PART:
                     return
@@ -109,6 +122,7 @@ class Confinement:
         bounds: Bounds,
         owner: str,
         errors: tuple[type[Exception], ...],
+        rest: Bounds | None = None,
     ) -> Generator[tuple[str, object]]:
         """Yield the parts and the result of a work in the owner's turn, or raise its error."""
         request = {
@@ -116,7 +130,7 @@ class Confinement:
             "name": work.__qualname__,
             "arguments": arguments,
             "errors": [each.__name__ for each in errors],
-            "bounds": [bounds.cpu_seconds, bounds.memory_bytes, bounds.seconds],
+            "bounds": [[each.cpu_seconds, each.memory_bytes, each.seconds] for each in (bounds, rest) if each],
         }
         with self._turn(owner), self._room:
             for answer in self._answers(work.__module__, json.dumps(request).encode()):
@@ -129,6 +143,7 @@ class Confinement:
                 yield kind, value
                 if kind == _RESULT:
                     return
+                bounds = rest or bounds
         raise WorkFailed(
             f"it took more than {bounds.cpu_seconds} s of CPU time, {bounds.seconds} s in all, or"
             f" {bounds.memory_bytes >> 20} MiB of memory"
@@ -202,7 +217,7 @@ def _start_zygote() -> tuple[socket.socket, subprocess.Popen[bytes]]:
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            process_group=0,  # not a session: the kernel would give that as much CPU time as all of the service
         )
     return ours, zygote
 
@@ -240,20 +255,72 @@ def serve(control_handle: int) -> None:
     """Fork for each connection that comes, and end with all forks when the service is gone."""
     control = socket.socket(fileno=control_handle)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    size = socket.CMSG_SPACE(array.array("i").itemsize)
+    waiting: dict[str, socket.socket] = {}
     while True:
-        module, ancillary, _, _ = control.recvmsg(_LONGEST_NAME, size, socket.MSG_CMSG_CLOEXEC)
-        if not module:
+        control.settimeout(_WARM_SECONDS if waiting else None)
+        try:
+            module, connection = _received(control)
+        except TimeoutError:
+            _close_all(waiting)
+            continue
+        if connection is None:
             os.killpg(0, signal.SIGKILL)  # itself and its forks, whose works nobody waits for
-        import_module(module.decode())
-        handles = array.array("i", b"".join(each[2] for each in ancillary))
-        if os.fork() == 0:
-            control.close()
-            with socket.socket(fileno=handles[0]) as connection:
+            return
+        with connection:
+            imported = import_module(module)
+            warm = waiting.pop(module, None)
+            if warm is None or not _passed(warm, connection, module):
+                _fork(control, waiting, partial(_work, connection))
+            if warm is not None:
+                warm.close()
+        if hasattr(imported, _WARM):
+            if warm is None:
+                imported.warm()  # so that forks find what it imports
+                freeze()
+            waiting[module] = _warm_fork(control, waiting, imported.warm)
+
+
+def _received(control: socket.socket) -> tuple[str, socket.socket | None]:
+    """Return the name of a module, and the connection of a work; none at the end."""
+    size = socket.CMSG_SPACE(array.array("i").itemsize)
+    module, ancillary, _, _ = control.recvmsg(_LONGEST_NAME, size, socket.MSG_CMSG_CLOEXEC)
+    handles = array.array("i", b"".join(each[2] for each in ancillary))
+    return module.decode(), socket.socket(fileno=handles[0]) if handles else None
+
+
+def _fork(control: socket.socket, waiting: dict[str, socket.socket], work: Callable[[], None]) -> None:
+    if os.fork() == 0:
+        control.close()
+        _close_all(waiting)
+        with suppress(OSError):  # the unit of systemd forbids it
+            os.nice(_NICE)
+        work()
+        os._exit(0)
+
+
+def _close_all(waiting: dict[str, socket.socket]) -> None:
+    """Let forks that wait end."""
+    for each in waiting.values():
+        each.close()
+    waiting.clear()
+
+
+def _warm_fork(control: socket.socket, waiting: dict[str, socket.socket], warm: Callable[[], None]) -> socket.socket:
+    """Fork for the next work of a module; return the socket that takes its connection."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def wait() -> None:
+        ours.close()
+        warm()
+        _, connection = _received(theirs)
+        theirs.close()
+        if connection is not None:
+            with connection:
                 _work(connection)
-            os._exit(0)
-        for handle in handles:
-            os.close(handle)
+
+    with theirs:
+        _fork(control, waiting, wait)
+    return ours
 
 
 def _work(connection: socket.socket) -> None:
@@ -262,31 +329,41 @@ def _work(connection: socket.socket) -> None:
     if not asked:
         return
     request = json.loads(asked)
-    cpu_seconds, memory_bytes, seconds = request["bounds"]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process, whatever it does
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    allowed = _memory_in_use() + memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
-    with suppress(OSError):  # the unit of systemd forbids it
-        os.nice(10)
+    bounds = [Bounds(*each) for each in request["bounds"]]
     with suppress(BrokenPipeError):  # of a service that is gone, or waits no more
-        _write(connection, *_outcome(request, connection))
+        _write(connection, *_outcome(request, bounds, connection))
 
 
-def _outcome(request: dict[str, Any], connection: socket.socket) -> tuple[str, object]:
+def _bound(bounds: Bounds) -> None:
+    """Bound what this process takes from now on; an earlier bound that is lower stays."""
+    signal.setitimer(signal.ITIMER_REAL, bounds.seconds)  # its signal ends the process, whatever it does
+    for kind, most in (
+        (resource.RLIMIT_CPU, int(process_time()) + bounds.cpu_seconds),
+        (resource.RLIMIT_AS, _memory_in_use() + bounds.memory_bytes),
+    ):
+        before = resource.getrlimit(kind)[1]
+        allowed = most if before == resource.RLIM_INFINITY else min(most, before)
+        resource.setrlimit(kind, (allowed, allowed))
+
+
+def _outcome(request: dict[str, Any], bounds: list[Bounds], connection: socket.socket) -> tuple[str, object]:
     """Return how a work ended, with its result or the text of its error; its parts are sent as they come."""
     try:
+        _bound(bounds[0])
         result = getattr(import_module(request["module"]), request["name"])(*request["arguments"])
         if not isinstance(result, Iterator):
             return _RESULT, result
         for part in result:
             _write(connection, _PART, part)
+            if len(bounds) > 1:
+                del bounds[0]
+                _bound(bounds[0])
         return _RESULT, None
     except MemoryError:
-        return _FAILED, f"it took more than {request['bounds'][1] >> 20} MiB of memory"
+        return _FAILED, f"it took more than {bounds[0].memory_bytes >> 20} MiB of memory"
     except Exception as error:  # noqa: BLE001 - the boundary of a work: the caller is told
         name = next((each.__name__ for each in type(error).__mro__ if each.__name__ in request["errors"]), None)
         return (_FAILED, f"{type(error).__name__}: {error}") if name is None else (_EXPECTED, [name, _told(error)])

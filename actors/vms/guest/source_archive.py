@@ -84,18 +84,23 @@ def write_manifest_confined(
 
     A hostile archive of few bytes may take `tarfile` hours, on Pythons before 3.11.10 and 3.12.6 (CVE-2024-6232).
     """
-    cpu_seconds = min(most_cpu_seconds, _CPU_SECONDS + _CPU_SECONDS_OF_MB * (archive.stat().st_size >> 20))
     try:
         confinement.run(
             _write_manifest,
             *(str(archive), str(manifest), max_bytes, sha256),
-            bounds=Bounds(cpu_seconds=cpu_seconds, memory_bytes=1 << 30, seconds=3 * cpu_seconds),
+            bounds=check_bounds(archive, most_cpu_seconds),
             owner=owner,
             errors=(SourceError, DatabaseUnavailable, OSError),
         )
     except WorkFailed as error:
         message = f"the source cannot be checked: {error}"
         raise SourceError(message) from error
+
+
+def check_bounds(archive: Path, most_cpu_seconds: int = _MOST_CPU_SECONDS) -> Bounds:
+    """Return the bounds of a process that checks an archive. Raises OSError."""
+    cpu_seconds = min(most_cpu_seconds, _CPU_SECONDS + _CPU_SECONDS_OF_MB * (archive.stat().st_size >> 20))
+    return Bounds(cpu_seconds=cpu_seconds, memory_bytes=1 << 30, seconds=3 * cpu_seconds)
 
 
 def _write_manifest(archive: str, manifest: str, max_bytes: int, sha256: str) -> None:

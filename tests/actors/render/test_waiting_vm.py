@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from actors.parts import VmParts
-from actors.render import loader
 from actors.render.discovery import discover
 from actors.render.vm import RenderVm, VmWanted, WaitingVm
 from actors.settings import EngineSettings, LiveSettings
-from actors.vms import update_workspace
+from actors.vms import update_workspace, write_source_manifest_confined
 from storage import LeaseState
 from storage.files import Confinement
 from tests.actors.conftest import Host
@@ -75,7 +74,7 @@ def envelope_of(vm: RenderVm, folder: Path, organization: str) -> str:
     archive, manifest = folder / "source.tar.gz", folder / "manifest"
     archive.write_bytes(pipeline_file(f"import os; print(os.environ['HM_PIPELINE_SLUG'])\n{HELLO}"))
     with closing(Confinement()) as confinement:
-        loader.check_archive(confinement, organization, archive, manifest, 2**30, "")
+        write_source_manifest_confined(confinement, organization, archive, manifest, 2**30)
     update_workspace(vm.link.connected(), archive, manifest, time=0, timeout=30)
     rendered = vm.loader.load(organization, "the-slug")
     assert rendered.log == b"the-slug\n"

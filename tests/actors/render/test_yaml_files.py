@@ -13,9 +13,8 @@ import pytest
 
 from actors.render import RenderFailed
 from actors.render.job_files import JobFiles
-from actors.render.loader import check_archive
 from actors.render.mistakes import without_excerpts
-from actors.render.yaml_files import FilesInvalid, YamlFiles, read_yaml_files
+from actors.render.yaml_files import ArchiveSource, FilesInvalid, YamlFiles
 from storage import Rendered
 from storage.files import Bounds, Confinement
 from tests.e2e.sources import archive
@@ -33,7 +32,7 @@ def confinement() -> Iterator[Confinement]:
 
 
 class Source:
-    """An archive that was checked."""
+    """An archive and its manifest."""
 
     def __init__(self, confinement: Confinement, folder: Path) -> None:
         self._confinement = confinement
@@ -42,9 +41,8 @@ class Source:
     def read(self, files: dict[str, str] | bytes, now: float = 0) -> YamlFiles:
         """Return what the YAML files of an archive declare."""
         self._archive.write_bytes(files if isinstance(files, bytes) else archive(files))
-        check_archive(self._confinement, "acme", self._archive, self._manifest, 2**30, "")
         others = partial(JobFiles().find, "acme", strangers=False)
-        return read_yaml_files(self._confinement, "acme", self._archive, self._manifest, now, others)
+        return ArchiveSource(self._confinement, "acme", self._archive, self._manifest, 2**30, now, others).read()
 
     def mistakes(self, files: dict[str, str] | bytes) -> list[str]:
         """Return the mistakes of an archive's YAML files."""
@@ -182,13 +180,8 @@ def test_the_content_of_named_files_makes_the_key_of_a_cache(source: Source):
     assert key(src_x="1", doc_z="1") == keys[0]
 
 
-def test_an_archive_without_yaml_starts_no_process(tmp_path: Path):
-    """A confinement that is asked for nothing has no process to close."""
-    with_python = Confinement()
-    try:
-        found = Source(with_python, tmp_path).read({".hm/a.py": "", "ci.yml": ONE})
-    finally:
-        with_python.close()
+def test_an_archive_without_yaml_declares_nothing(source: Source):
+    found = source.read({".hm/a.py": "", "ci.yml": ONE})
     assert (found.pipelines, found.alone) == ((), False)
 
 
