@@ -68,10 +68,14 @@ def run(
     ``check`` is called at least every `POLL_SECONDS`; if it raises, the program is killed and the exception is raised
     from here. The program's output goes to ``stdout`` if that is given, else with its errors into ``output``. The
     program dies with the calling thread.
+
+    With limits it stays in the session of the service: where the kernel divides the CPU time among sessions, a lower
+    priority counts only within one.
     """
     prefix = (*_DIES_WITH_CALLER, *(limits.prefix if limits else ()))
     with subprocess.Popen(
-        [*prefix, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
+        [*prefix, *argv], cwd=cwd, env=dict(environment),
+        start_new_session=limits is None, process_group=0 if limits else None,
         pass_fds=pass_fds, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
         stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
     ) as process:  # fmt: skip

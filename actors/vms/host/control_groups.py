@@ -34,8 +34,11 @@ _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
 _USUAL_WEIGHT = 100
-_SHARES = 1024
-"""The usual weight of a group in version 1."""
+_SHARES = 256
+"""The usual weight of a group of ours in version 1: a quarter of others', so that the service answers beside jobs."""
+
+_OWN_WEIGHT = 400
+"""The weight of the service's own group in version 2, for the same reason."""
 
 _PAUSE_SECONDS = 0.005
 
@@ -89,6 +92,7 @@ class Hierarchy:
             Path(self.join_file(name)).chmod(0o666)
         for file, value in self._settings(group):
             _write(str(folder), file, value)
+        self.set_weight(name, _USUAL_WEIGHT)
 
     def widen(self, name: str, group: GroupLimits) -> None:
         """Raise the limits of a group; that of memory is never above that of memory and swap. Raises OSError."""
@@ -116,6 +120,8 @@ class Hierarchy:
             folder.mkdir(exist_ok=True)
             if missing := set(self.controllers) - set(_read(folder / "cgroup.subtree_control")):
                 _write(str(folder), "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
+        if self.emptied and "cpu" in self.controllers:
+            _write(str(self.emptied / _LEAF), "cpu.weight", str(_OWN_WEIGHT))
 
     def _settings(self, group: GroupLimits) -> Iterator[tuple[str, str]]:
         first = self.version == 1

@@ -65,6 +65,23 @@ def fill() -> None:
     raise OSError(28, "No space left on device")
 
 
+def part_then_spin(parts: int) -> Iterator[int]:
+    yield from range(parts)
+    spin()
+
+
+def times_warmed() -> tuple[int, int]:
+    """Return the number of calls of `warm` in this process and those that it is forked from, and its process group."""
+    return len(_warmed), os.getpgrp()
+
+
+_warmed: list[int] = []
+
+
+def warm() -> None:
+    _warmed.append(os.getpid())
+
+
 def wait_for(path: str) -> str:
     Path(f"{path}.begun").touch()
     until(Path(path).exists, "the file", 60)
@@ -119,6 +136,33 @@ def test_a_work_that_takes_too_much_ends_and_others_go_on(confinement: Confineme
 def test_a_work_that_takes_too_long_ends(confinement: Confinement):
     with pytest.raises(WorkFailed, match="1 s in all"):
         confinement.run(sleep, bounds=Bounds(cpu_seconds=60, memory_bytes=64 << 20, seconds=1), owner="acme")
+
+
+def test_what_follows_the_first_part_has_bounds_of_its_own(confinement: Confinement):
+    parts = confinement.each(
+        part_then_spin, 1, bounds=Bounds(cpu_seconds=60, memory_bytes=64 << 20, seconds=60), rest=BOUNDS, owner="acme"
+    )
+    assert next(parts) == 0
+    with pytest.raises(WorkFailed, match="1 s of CPU time"):
+        next(parts)
+    wider = Bounds(cpu_seconds=60, memory_bytes=64 << 20, seconds=60)
+    with pytest.raises(WorkFailed, match="60 s of CPU time"):  # its own ended it, which are lower
+        list(confinement.each(part_then_spin, 1, bounds=BOUNDS, rest=wider, owner="acme"))
+
+
+def test_a_warm_fork_does_the_next_work(confinement: Confinement):
+    """The first one finds none; the zygote is warm after it, and of each later fork itself."""
+    warmed = [confinement.run(times_warmed, bounds=BOUNDS, owner="acme")[0] for _ in range(3)]
+    assert warmed == [0, 2, 2]
+    with pytest.raises(WorkFailed, match="64 MiB of memory"):
+        confinement.run(eat, bounds=BOUNDS, owner="acme")
+    assert confinement.run(add, 1, 2, bounds=BOUNDS, owner="acme") == 3
+
+
+def test_works_share_the_session_of_the_service(confinement: Confinement):
+    """Their lower priority would not count against it in another one, where the kernel groups by session."""
+    assert confinement.run(os.getsid, 0, bounds=BOUNDS, owner="acme") == os.getsid(0)
+    assert confinement.run(os.getpriority, 0, 0, bounds=BOUNDS, owner="acme") >= os.getpriority(0, 0) + 5
 
 
 def test_a_zygote_that_was_killed_is_replaced(confinement: Confinement):
