@@ -219,7 +219,10 @@ class _Victim:
 
 
 def _measure(victim: _Victim, attacker: _Attacker, attack: _Attack, quiet: _Times) -> tuple[_Times, Counter[str]]:
-    """Return the times beside an attack, and what was answered to it; add those of the turns without it to others."""
+    """Return the times beside an attack, and what was answered to it.
+
+    Those of the turns without it are added to ``quiet``.
+    """
     attacked, answers = _Times(), Counter[str]()
     for turn in range(_ROUNDS):
         _extend(quiet, victim.watch(_QUIET_SECONDS))

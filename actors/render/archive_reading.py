@@ -41,7 +41,7 @@ class _Found(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What is read, as messages call it; empty if nothing is."""
+        """The files that are read, as messages call them; empty if none are."""
         if self.of_others:
             return f"{self.of_others[0][0]} and files beside it"
         return f"the YAML files in {FOLDER}" if self.own else ""
@@ -53,9 +53,9 @@ def is_yaml_name(name: str) -> bool:
 
 
 def check_and_read(archive: str, manifest: str, max_bytes: int, sha256: str, now: float) -> Iterator[Any]:
-    """Yield in words what is read of an archive that is checked and has its manifest; then what was read, if any.
+    """Check an archive, write its manifest, and yield in words what is read of it; then what was read.
 
-    That is as `read_again` returns it. Raises SourceError, DatabaseUnavailable and OSError.
+    That is as `read_again` returns it; nothing more follows empty words. Raises SourceError, DatabaseUnavailable and OSError.
     """
     write_source_manifest(Path(archive), Path(manifest), max_bytes, sha256)
     found = _found(Path(manifest))

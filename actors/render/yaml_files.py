@@ -44,7 +44,7 @@ class FilesInvalid(RenderFailed):
 
 @immutable
 class ArchiveSource:
-    """An archive, and the bounded process in which it is checked and its organization's pipelines are read.
+    """An archive, and the bounded process in which it is checked and its pipelines are read.
 
     It may have ``max_bytes`` unpacked, and must have the SHA-256, if one is given. ``now`` are the seconds since the
     epoch, of which caches take the day. ``others`` finds files of other repositories that pipelines use.
