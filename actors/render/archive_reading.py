@@ -1,4 +1,4 @@
-"""A render's work in a confined process: check an archive, find the files of its pipelines, and read those in YAML.
+"""Work of renders in a confined process: check an archive, find its pipelines, read those in YAML.
 
 What reads YAML is imported only where there is some, or by `warm`.
 """
@@ -32,7 +32,7 @@ Place: TypeAlias = "tuple[str, str, int, int]"
 
 
 class _Found(NamedTuple):
-    """The files of an archive's pipelines: those in `.hm`, those in folders of it, and if it is empty of others."""
+    """The files of pipelines: those in `.hm`, in folders of it, or if it is empty of others."""
 
     own: list[Place]
     of_jobs: list[Place]
@@ -55,7 +55,8 @@ def is_yaml_name(name: str) -> bool:
 def check_and_read(archive: str, manifest: str, max_bytes: int, sha256: str, now: float) -> Iterator[Any]:
     """Check an archive, write its manifest, and yield in words what is read of it; then what was read.
 
-    That is as `read_again` returns it; nothing more follows empty words. Raises SourceError, DatabaseUnavailable and OSError.
+    The latter is as `read_again` returns it, and does not come after empty words. Raises SourceError,
+    DatabaseUnavailable and OSError.
     """
     write_source_manifest(Path(archive), Path(manifest), max_bytes, sha256)
     found = _found(Path(manifest))
@@ -65,7 +66,7 @@ def check_and_read(archive: str, manifest: str, max_bytes: int, sha256: str, now
 
 
 def read_again(archive: str, manifest: str, now: float, others: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """Return the pipelines of an archive's files with files of other repositories, or all mistakes in them.
+    """Return the pipelines of an archive with files of other repositories, or all mistakes.
 
     They are ``alone`` if no file has to be rendered.
     """

@@ -35,7 +35,7 @@ _LEAF = "daemon"
 _PERIOD = 100_000
 _USUAL_WEIGHT = 100
 _SHARES = 256
-"""The usual weight of a group in version 1, a quarter of the service's, so that it answers beside jobs."""
+"""The usual weight of a group in version 1: a quarter of the service's, which answers beside jobs."""
 
 _OWN_WEIGHT = 400
 """The weight of the service's own group in version 2, for the same reason."""
