@@ -35,12 +35,12 @@ if TYPE_CHECKING:
         Globs,
         PullRequestEvent,
         PushEvent,
+        UpstreamValue,
         concerns,
         decides,
         skips_builds,
         wants,
         why_skipped,
     )
-    from actors.ir.upstream import UpstreamValue
 else:
     __getattr__ = on_first_use(__name__)

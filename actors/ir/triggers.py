@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from fnmatch import translate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from storage import glob_matches, immutable
+from storage import glob_matches, immutable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -34,6 +34,11 @@ PULL_REQUEST_TYPES = (*_DEFAULT_TYPES, "edited", "ready_for_review", "closed")
 _TYPES_OF = {"retargeted": {"synchronize", "edited"}, "open": set(_DEFAULT_TYPES)}
 _SKIP_MARKS = ("[skip ci]", "[ci skip]")
 _OF_OTHERS = ("* ", "    ")
+
+_INPUT = pattern(r"inputs\.([A-Za-z][A-Za-z0-9_-]{0,62})")
+_OUTPUT = pattern(r"outputs\.([^\x00-\x1f]{1,255})\.([A-Za-z_][A-Za-z0-9_]{0,254})")
+UPSTREAM_PATTERN = r"^(inputs\.[A-Za-z][A-Za-z0-9_-]{0,62}|outputs\..{1,255}\.[A-Za-z_][A-Za-z0-9_]{0,254})$"
+"""The pattern of the text of a value, for schemas."""
 
 
 class Globs:
@@ -272,3 +277,21 @@ def concerned_by(globs: Collection[str], changed: Collection[str] | None) -> boo
 
 def _any_matches(globs: object, name: str) -> bool:
     return isinstance(globs, list | tuple) and any(isinstance(each, str) and glob_matches(each, name) for each in globs)
+
+
+class UpstreamValue(NamedTuple):
+    """A value for a build that follows another: an input of the other one, or an output of its ``job``."""
+
+    name: str
+    job: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> UpstreamValue | None:
+        """Return the value that a text names, as in ``outputs.package.VERSION``; None if it names none.
+
+        A job's key may have dots, the name of an output has none.
+        """
+        if (found := _INPUT.fullmatch(text)) is not None:
+            return cls(found[1])
+        found = _OUTPUT.fullmatch(text)
+        return None if found is None else cls(found[2], found[1])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from actors.builds.adding import built_of
-from actors.ir import IrError, load
+from actors.ir import IrError, load, with_needed
 from actors.messages import BuildCreated
 from actors.render.envelope import Envelope, RenderFailed
 from actors.render.guest import program
@@ -129,11 +130,7 @@ class RenderRecorder:
     def _searched(self, build: Build, planned: Plan) -> Plan:
         """Return a plan as it is, or that of the one job that a search looks at. Raises RenderFailed."""
         search = None if build.culprit_search_id is None else self._storage.culprits.get(build.culprit_search_id)
-        if search is None:
-            return planned
-        from actors.render.job_alone import job_alone  # noqa: PLC0415 - few builds look for culprits
-
-        return job_alone(planned, search.step_key)
+        return planned if search is None else _alone(planned, search.step_key)
 
     def _follow(self, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
         """Store the pipelines that the repository declares, if the build is of its default branch."""
@@ -158,3 +155,20 @@ class RenderRecorder:
                     writer.output(log)
         except OSError as error:
             _log.warning("the render log of build %s cannot be written: %s", build.uuid, error)
+
+
+def _alone(plan: Plan, step_key: str) -> Plan:
+    """Return the plan with one job and what it needs.
+
+    That may come from the cache, the job itself does not. Raises RenderFailed if the pipeline has no such job, or
+    something would be deployed.
+    """
+    position = next((place for place, job in enumerate(plan.jobs) if job.step_key == step_key), None)
+    if position is None:
+        raise RenderFailed(f'the pipeline of this commit has no step "{step_key}"')
+    alone = with_needed(plan, {position})
+    for job in alone.jobs:
+        if job.environment is not None:
+            raise RenderFailed(f'"{job.step_key}" deploys to "{job.environment}", so that no search runs it')
+    *needed, last = alone.jobs
+    return replace(alone, jobs=(*needed, replace(last, cache_key=None)), concurrency=None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.builds.adding import add_planned, has_credit
 from actors.builds.retrying import repetition
-from actors.ir import EVENT_VARIABLE, ScheduleInvalid, ScheduleTimes
+from actors.ir import EVENT_VARIABLE, ScheduleInvalid, ScheduleTimes, UpstreamValue
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.fetching.remote import GitError
@@ -98,16 +98,40 @@ def _followed(storage: Storage, pipeline: Pipeline, due: Due, new: NewBuild, env
     """
     if isinstance(due, Schedule):
         return replace(new, env=env, upstream_id=None)
-    from actors.schedules.upstream_inputs import given_inputs  # noqa: PLC0415 - few pipelines follow others
-
     upstream = _upstream(storage, due, pipeline.organization_id)
     return replace(
         new,
         env={**env, EVENT_VARIABLE: _EVENT, "CI_UPSTREAM_BUILD": upstream.name},
-        inputs={**new.inputs, **given_inputs(storage, upstream, due.inputs)},
+        inputs={**new.inputs, **_given_inputs(storage, upstream, due.inputs)},
         budget_id=upstream.budget_id if upstream.organization_id == pipeline.organization_id else None,
         upstream_id=upstream.id,
     )
+
+
+def _given_inputs(storage: Storage, upstream: Build, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the inputs that a build gives one that follows it, of its own inputs and outputs.
+
+    What it does not have is left out, so that the input has its default: a job that failed may have given nothing.
+    Whether a value fits is known as the build that follows is planned.
+    """
+    values = {name: UpstreamValue.of(text) for name, text in wanted.items()}
+    inputs: Mapping[str, str] = {}
+    if any(each is not None and each.job is None for each in values.values()):
+        from actors.ir import values_of_inputs  # noqa: PLC0415 - few pipelines follow others
+
+        inputs = values_of_inputs(storage.builds.pipeline_ir(upstream.id) or "{}", upstream.inputs)
+    keys = {each.job for each in values.values() if each is not None}
+    outputs: dict[str, Mapping[str, str]] = {}
+    for job in storage.jobs.of_build(upstream.id):
+        told = storage.told.outputs(job.id) if job.step_key in keys else None
+        if told is not None:
+            outputs[job.step_key] = told.variables
+    given = {}
+    for name, value in values.items():
+        source = inputs if value is None or value.job is None else outputs.get(value.job, {})
+        if value is not None and value.name in source:
+            given[name] = source[value.name]
+    return given
 
 
 def _upstream(storage: Storage, trigger: PipelineTrigger, organization_id: int) -> Build:

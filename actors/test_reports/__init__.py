@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         TestReport,
         read_report,
     )
-    from actors.test_reports.rates import PassRate
     from actors.test_reports.results import (
         LARGEST_REPORT,
         NO_TESTS,
@@ -28,6 +27,6 @@ if TYPE_CHECKING:
         source_files,
         test_results,
     )
-    from actors.test_reports.selecting import Selection, selection
+    from actors.test_reports.selecting import PassRate, Selection, selection
 else:
     __getattr__ = on_first_use(__name__)

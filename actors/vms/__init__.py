@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         public_name,
         registry_of,
     )
-    from actors.vms.images.registry_login import authorization_of
+    from actors.vms.images.registry import auth_file, authorization_of
     from actors.vms.incus import IncusProvider
     from actors.vms.incus.fleet import known_size
     from actors.vms.launcher.containers import CONTAINER_VARIABLES

@@ -13,7 +13,7 @@ from storage.builds.build_rows import counts
 from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models.builds import BuildRow, JobRow
-from storage.models.culprits import CulpritSearchRow
+from storage.models.failures import CulpritSearchRow
 from storage.models.leases import LeaseRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import HEADS, VerifiedEvent

@@ -11,8 +11,8 @@ from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import TooManyProofs
 from storage.models.builds import BuildRow, JobRow
+from storage.models.failures import ProofRow, ProofRunRow, ProvedTestRow
 from storage.models.leases import HoldRow
-from storage.models.proofs import ProofRow, ProofRunRow, ProvedTestRow
 from storage.records.leases import HoldEnd
 from storage.records.proofs import PastProof, Proof, ProofRun, ProofState, ProvedTest
 

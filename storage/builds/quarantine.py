@@ -11,7 +11,7 @@ from storage.database.clock import SECOND
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import TestQuarantined, TooManyQuarantined
 from storage.models.builds import JobRow
-from storage.models.quarantine import ExcusedTestRow, QuarantinedTestRow
+from storage.models.failures import ExcusedTestRow, QuarantinedTestRow
 from storage.records.quarantine import ExcusedTest, NewQuarantine, QuarantinedTest
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ They are among the secrets of the attempt, so that its log is masked by them, al
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -41,11 +40,11 @@ def lay_logins(connection: vms.Connection, secrets: Mapping[str, str]) -> None:
 
     Raises VmError and ConnectionLost.
     """
-    auths = {name.removeprefix(_LOGIN): {"auth": value} for name, value in secrets.items() if name.startswith(_LOGIN)}
-    if not auths:
+    authorizations = {name.removeprefix(_LOGIN): form for name, form in secrets.items() if name.startswith(_LOGIN)}
+    if not authorizations:
         return
     write = f"umask 077 && mkdir -p {_FILE.rpartition('/')[0]} && cat >{_FILE}"
-    done = connection.run(vms.in_job(write), stdin=json.dumps({"auths": auths}).encode(), timeout=_SECONDS)
+    done = connection.run(vms.in_job(write), stdin=vms.auth_file(authorizations), timeout=_SECONDS)
     if done.exit_code != 0:
         raise vms.VmError(
             f"the logins at registries cannot be written in the VM: {done.stderr.decode(errors='replace')}"

@@ -53,8 +53,7 @@ from actors.ir.language.scalars import (
     wrong,
 )
 from actors.ir.problems import MATCHERS
-from actors.ir.triggers import PULL_REQUEST_TYPES
-from actors.ir.upstream import UPSTREAM_PATTERN, UpstreamValue
+from actors.ir.triggers import PULL_REQUEST_TYPES, UPSTREAM_PATTERN, UpstreamValue
 from storage import MOST_SCHEDULES, TriggerState
 
 VERSION = "1"

@@ -322,25 +322,16 @@ def _group(value: object) -> str:
     return text
 
 
-def _pipeline(value: object) -> str:
-    text = _line(value)
-    if not _PIPELINE.fullmatch(text):
-        raise wrong(f'expected a pipeline, or one of another organization as "acme/base-image", got {quoted(text)}')
-    return text
+def _of_form(form: re.Pattern[str], expected: str) -> Spelling:
+    """Return the spelling of a line that has a form, for its reader and in JSON Schema."""
 
+    def read(value: object) -> str:
+        text = _line(value)
+        if not form.fullmatch(text):
+            raise wrong(f"expected {expected}, got {quoted(text)}")
+        return text
 
-def _registry(value: object) -> str:
-    text = _line(value)
-    if not _REGISTRY.fullmatch(text):
-        raise wrong(f'expected the host of a registry, such as "ghcr.io", got {quoted(text)}')
-    return text
-
-
-def _source(value: object) -> str:
-    text = _line(value)
-    if not _SOURCE.fullmatch(text):
-        raise wrong(f'expected a pipeline, or one and its branch as "base-image@main", got {quoted(text)}')
-    return text
+    return Spelling(read, ({"type": "string", "pattern": f"^{form.pattern}$"},), alone=True)
 
 
 def _cron(value: object) -> str:
@@ -441,15 +432,13 @@ Timezone = Annotated[str, Spelling(_timezone, (_STRING,), alone=True)]
 Slug = Annotated[Line, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 """The name of a pipeline in addresses."""
 
-OtherPipeline = Annotated[
-    str, Spelling(_pipeline, ({"type": "string", "pattern": f"^{_PIPELINE.pattern}$"},), alone=True)
-]
+OtherPipeline = Annotated[str, _of_form(_PIPELINE, 'a pipeline, or one of another organization as "acme/base-image"')]
 """A pipeline by its name, perhaps with its organization before a slash."""
 
-Registry = Annotated[str, Spelling(_registry, ({"type": "string", "pattern": f"^{_REGISTRY.pattern}$"},), alone=True)]
+Registry = Annotated[str, _of_form(_REGISTRY, 'the host of a registry, such as "ghcr.io"')]
 """The host of a registry of images, perhaps with its port."""
 
-Source = Annotated[str, Spelling(_source, ({"type": "string", "pattern": f"^{_SOURCE.pattern}$"},), alone=True)]
+Source = Annotated[str, _of_form(_SOURCE, 'a pipeline, or one and its branch as "base-image@main"')]
 """A pipeline, perhaps with one of its branches after an @."""
 
 Lines = Annotated[list[Line], Spelling(one_or_many, (_ANY_SCALAR,))]

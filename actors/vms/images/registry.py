@@ -5,6 +5,7 @@ A pull has bounds: the image's bytes and files, the time, and the space left on 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -15,14 +16,13 @@ import shutil
 import signal
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.host.ids import run_mapped
 from actors.vms.images.image import ImageProgram, ImageTooLarge, InsufficientDisk
-from actors.vms.images.registry_login import login_file
 from actors.vms.images.registry_network import RegistryNetwork
 from actors.vms.images.tree import Tree
 from actors.vms.launcher.broker import ENVIRONMENT
@@ -31,7 +31,7 @@ from actors.vms.watched_process import run
 from storage import immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from ipaddress import IPv4Network, IPv6Network
 
     from actors.vms.host.ids import IdMap
@@ -202,7 +202,7 @@ class _Download:
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
         self._last_received = time.monotonic()
-        with login_file(self.bounds.options.login) as (variables, files):
+        with _login_file(self.bounds.options.login) as (variables, files):
             environment |= variables
             with self._network().entered(command, self.folder, environment) as (entering, handles):
                 inherited = (*handles, *files)
@@ -456,3 +456,25 @@ def _free(folder: Path) -> tuple[int, int]:
     """Return the free bytes and inodes on the disk of a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize, found.f_favail
+
+
+def authorization_of(account: RegistryAccount) -> str:
+    """Return the form of an account in the file: username and password in base64."""
+    return base64.b64encode(f"{account.username}:{account.password}".encode()).decode()
+
+
+def auth_file(authorizations: Mapping[str, str]) -> bytes:
+    """Return the file ``auth.json`` that Skopeo, Buildah and Podman read, of forms of accounts by host."""
+    return json.dumps({"auths": {host: {"auth": form} for host, form in authorizations.items()}}).encode()
+
+
+@contextmanager
+def _login_file(account: RegistryAccount | None) -> Iterator[tuple[Mapping[str, str], tuple[int, ...]]]:
+    """Yield variables and descriptors by which a program has a login, on no disk; none without one."""
+    if account is None:
+        yield {}, ()
+        return
+    with os.fdopen(os.memfd_create("login"), "wb") as file:
+        file.write(auth_file({account.host: authorization_of(account)}))
+        file.flush()
+        yield {"REGISTRY_AUTH_FILE": f"/proc/self/fd/{file.fileno()}"}, (file.fileno(),)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from api.console.host.owner import OwnerForm, OwnerPage, OwnersConsole, SignInPage, SignOutForm
 from api.console.pages import whole_number
-from api.operations import audit, caches, disk, drain, host, images, leases, queue, users
+from api.operations import audit, caches, host, images, leases, queue, retention, users
 from api.operations.operation import Span
 from storage import AuditFilter, immutable
 
@@ -80,8 +80,8 @@ def add_host_pages(routes: Routes, site: Site, box: Box) -> None:
 def _forms(console: OwnersConsole) -> Sequence[tuple[str, OwnerForm]]:
     """Return the forms of the pages by their paths."""
     return (
-        ("drain", OwnerForm(console, drain.drain, "admin")),
-        ("resume", OwnerForm(console, drain.resume, "admin")),
+        ("drain", OwnerForm(console, queue.drain, "admin")),
+        ("resume", OwnerForm(console, queue.resume, "admin")),
         ("vms/{id}/end", OwnerForm(console, leases.kill_vm, "admin/vms", _provider)),
         ("images/pull", OwnerForm(console, images.pull_image, "admin/images", _reference)),
         ("images/remove", OwnerForm(console, images.remove_image, "admin/images", in_path=("name",))),
@@ -95,8 +95,8 @@ def _forms(console: OwnersConsole) -> Sequence[tuple[str, OwnerForm]]:
 def _overview(door: LocalDoor, _req: falcon.Request) -> Mapping[str, object]:
     return {
         "state": door.perform(host.get_host_state, {}),
-        "use": door.perform(drain.get_drain, {}),
-        "disk": door.perform(disk.get_disk_use, {}),
+        "use": door.perform(queue.get_drain, {}),
+        "disk": door.perform(retention.get_disk_use, {}),
     }
 
 
@@ -144,7 +144,7 @@ def _caches(door: LocalDoor, _req: falcon.Request) -> Mapping[str, object]:
 
 
 def _disk(door: LocalDoor, _req: falcon.Request) -> Mapping[str, object]:
-    return {"disk": door.perform(disk.get_disk_use, {})}
+    return {"disk": door.perform(retention.get_disk_use, {})}
 
 
 def _users(door: LocalDoor, req: falcon.Request) -> Mapping[str, object]:

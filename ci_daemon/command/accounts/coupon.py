@@ -80,8 +80,9 @@ def create(
 def list_coupons(session: Session) -> None:
     """List the coupons, oldest first, with the number of redemptions of each."""
     with session.owners_door() as door:
-        documents = [document_of(each) for each in door.rows(billing.list_coupons, {})]
-    session.table(documents, _COLUMNS, "there are no coupons: `ci-daemon coupon create` makes one")
+        session.records(
+            door.rows(billing.list_coupons, {}), _COLUMNS, "there are no coupons: `ci-daemon coupon create` makes one"
+        )
 
 
 @coupon.command()

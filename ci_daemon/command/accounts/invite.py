@@ -26,8 +26,7 @@ def invite() -> None:
 def list_invites(session: Session, *, org: str) -> None:
     """List the invites to the organization ORG that nobody has accepted yet."""
     with session.connection() as connection:
-        documents = [document_of(each) for each in connection.rows(invites.list_invites, {"org": org})]
-    session.table(documents, _COLUMNS, f"{org} has no invites")
+        session.records(connection.rows(invites.list_invites, {"org": org}), _COLUMNS, f"{org} has no invites")
 
 
 @invite.command(cls=ServerCommand)

@@ -35,8 +35,7 @@ def list_entries(session: Session, *, org: str, limit: int) -> None:
     """List the newest entries of the ledger of the organization ORG, newest first."""
     with session.door() as door:
         entries = islice(door.rows(billing.list_transactions, {"org": org}), limit)
-        documents = [document_of(each) for each in entries]
-    session.table(documents, ("created_at", "source", "amount_cents", "description"), f"{org} has no entries")
+        session.records(entries, ("created_at", "source", "amount_cents", "description"), f"{org} has no entries")
 
 
 @ledger.command()

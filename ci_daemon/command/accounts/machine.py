@@ -22,8 +22,11 @@ def machine() -> None:
 def list_machines(session: Session, *, org: str) -> None:
     """List the machine accounts of the organization ORG by name."""
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(machine_accounts.list_machine_accounts, {"org": org})]
-    session.table(documents, ("name", "address", "role", "created_at"), f"{org} has no machine accounts")
+        session.records(
+            door.rows(machine_accounts.list_machine_accounts, {"org": org}),
+            ("name", "address", "role", "created_at"),
+            f"{org} has no machine accounts",
+        )
 
 
 @machine.command(cls=SharedCommand)

@@ -65,8 +65,7 @@ def link(session: Session, *, email: str | None, owner: bool) -> None:
 def list_users(session: Session) -> None:
     """List the users, oldest first."""
     with session.owners_door() as door:
-        documents = [document_of(each) for each in door.rows(users.list_users, {})]
-    session.table(documents, _COLUMNS, "there are no users: `ci-daemon user add` makes one")
+        session.records(door.rows(users.list_users, {}), _COLUMNS, "there are no users: `ci-daemon user add` makes one")
 
 
 @user.command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from api.operations import drain as operations
+from api.operations import queue as operations
 from ci_daemon.command.support.command_classes import Command
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal import counted

@@ -49,8 +49,7 @@ def test(session: Session, *, address: str) -> ExitCode:
 def queue(session: Session, *, limit: int) -> None:
     """List the mails that wait and those given up in the last week, oldest first, without their content."""
     with session.owners_door() as door:
-        documents = [document_of(each) for each in door.rows(mails.list_mails, {}, mails.MailSelection(limit))]
-    session.table(documents, _COLUMNS, _EMPTY)
+        session.records(door.rows(mails.list_mails, {}, mails.MailSelection(limit)), _COLUMNS, _EMPTY)
 
 
 @mail.command()

@@ -48,8 +48,7 @@ def environment() -> None:
 def list_environments(session: Session, *, org: str) -> None:
     """List the environments of the organization ORG, oldest first."""
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(environments.list_environments, {"org": org})]
-    session.table(documents, _COLUMNS, f"{org} has no environments")
+        session.records(door.rows(environments.list_environments, {"org": org}), _COLUMNS, f"{org} has no environments")
 
 
 @environment.command(cls=SharedCommand)

@@ -47,8 +47,9 @@ def list_entries(session: Session, *, repository: str, org: str) -> None:
     """List the merge queue of a repository in its order, and what ended last, with the reasons."""
     with session.door() as door:
         names = repository_names(door, org, repository)
-        documents = [document_of(each) for each in door.rows(queues.list_merge_queue, names)]
-    session.table(documents, _COLUMNS, f"nothing is in the merge queue of {repository}")
+        session.records(
+            door.rows(queues.list_merge_queue, names), _COLUMNS, f"nothing is in the merge queue of {repository}"
+        )
 
 
 @merge_queue.command(cls=SharedCommand)

@@ -49,8 +49,11 @@ def notify() -> None:
 def list_notifications(session: Session, /, **names: str) -> None:
     """List the notifications of PIPELINE of the organization ORG, without URLs and secrets."""
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(notifications.list_notifications, names)]
-    session.table(documents, _COLUMNS, f"{names['org']}/{names['pipeline']} has no notifications")
+        session.records(
+            door.rows(notifications.list_notifications, names),
+            _COLUMNS,
+            f"{names['org']}/{names['pipeline']} has no notifications",
+        )
 
 
 @notify.command(cls=SharedCommand)
@@ -163,8 +166,7 @@ def deliveries(session: Session, *, id: str, limit: int) -> None:
     """
     with session.door() as door:
         rows = door.rows(notifications.list_notification_deliveries, _place(door, id).names)
-        documents = [document_of(each) for each in islice(rows, limit)]
-    session.table(documents, _DELIVERY_COLUMNS, "nothing was told in the last seven days")
+        session.records(islice(rows, limit), _DELIVERY_COLUMNS, "nothing was told in the last seven days")
 
 
 @notify.command(cls=SharedCommand)

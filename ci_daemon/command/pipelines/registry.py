@@ -42,8 +42,11 @@ def login(session: Session, /, *, org: str, host: str, username: str) -> None:
 def list_logins(session: Session, *, org: str) -> None:
     """List the logins of the organization ORG at registries. No command shows their passwords."""
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(registry_logins.list_registry_logins, {"org": org})]
-    session.table(documents, _COLUMNS, f"{org} has no logins at registries")
+        session.records(
+            door.rows(registry_logins.list_registry_logins, {"org": org}),
+            _COLUMNS,
+            f"{org} has no logins at registries",
+        )
 
 
 @registry.command(cls=SharedCommand)

@@ -30,8 +30,9 @@ def schedule() -> None:
 def list_schedules(session: Session, /, **names: str) -> None:
     """List the schedules of PIPELINE of the organization ORG, oldest first."""
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(schedules.list_schedules, names)]
-    session.table(documents, _COLUMNS, f"{names['org']}/{names['pipeline']} has no schedules")
+        session.records(
+            door.rows(schedules.list_schedules, names), _COLUMNS, f"{names['org']}/{names['pipeline']} has no schedules"
+        )
 
 
 @schedule.command(cls=SharedCommand)

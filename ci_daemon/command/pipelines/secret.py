@@ -179,8 +179,7 @@ def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
     owner = _Owner(org, pipeline)
     operation = secrets.list_pipeline_secrets if pipeline else secrets.list_organization_secrets
     with session.door() as door:
-        documents = [document_of(each) for each in door.rows(operation, owner.names)]
-    session.table(documents, _COLUMNS, f"{owner} has no secrets of its own")
+        session.records(door.rows(operation, owner.names), _COLUMNS, f"{owner} has no secrets of its own")
 
 
 @secret.command(cls=SharedCommand)

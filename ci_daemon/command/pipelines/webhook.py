@@ -35,8 +35,7 @@ def list_deliveries(session: Session, *, limit: int) -> None:
     """List the latest deliveries, newest first."""
     with session.door() as door:
         reports = door.rows(repo_deliveries.list_reports, {}) if door.owners else _reports(door, limit)
-        documents = [document_of(each) for each in islice(reports, limit)]
-    session.table(documents, _COLUMNS, "no source host has reported anything in the last seven days")
+        session.records(islice(reports, limit), _COLUMNS, "no source host has reported anything in the last seven days")
 
 
 @webhook.command(cls=SharedCommand, reads=True)

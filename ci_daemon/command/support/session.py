@@ -440,6 +440,12 @@ class Session:
 
             print_renderable(DocumentTable(documents, columns, optional))
 
+    def records(self, records: Iterable[object], columns: Sequence[str], empty: str) -> None:
+        """Print all of some records, as `table` prints documents."""
+        from storage import document_of
+
+        self.table([document_of(each) for each in records], columns, empty)
+
     def properties(self, document: Mapping[str, object]) -> None:
         """Print one document, a line for each key that has a value."""
         from ci_daemon.terminal.tables import print_renderable, property_table

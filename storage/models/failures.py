@@ -1,4 +1,4 @@
-"""Proofs of flaky tests: their tests and runs."""
+"""Findings about failures: searches for culprits, tests in quarantine, and proofs of flaky tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,29 @@ from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.pipelines import PipelineRow
 from storage.models.row import Row
+from storage.records.culprits import CulpritSearch
 from storage.records.proofs import Proof, ProofRun, ProvedTest
+from storage.records.quarantine import ExcusedTest, QuarantinedTest
+
+
+class CulpritSearchRow(Row, table="culprit_searches", record=CulpritSearch):
+    """A search for the commit that broke a job of a default branch."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+    build = peewee.ForeignKeyField(BuildRow)
+
+
+class QuarantinedTestRow(Row, table="quarantined_tests", record=QuarantinedTest):
+    """A test that is, or was, in quarantine."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+
+
+class ExcusedTestRow(Row, table="excused_tests", record=ExcusedTest):
+    """A test of a job that failed in quarantine."""
+
+    job = peewee.ForeignKeyField(JobRow)
+    build = peewee.ForeignKeyField(BuildRow)
 
 
 class ProofRow(Row, table="proofs", record=Proof):
