@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
-    from actors.builds.adding import add_planned, has_credit
+    from actors.builds.adding import AddedBuild, add_planned, has_credit
     from actors.builds.attempt.environment import job_environment
     from actors.builds.attempt.told import variables_of
     from actors.builds.gates import gate_reason, people_of, refusal

@@ -153,9 +153,15 @@ class Engine:
         self._composition.timer.stop()
         self._composition.addresses.root.stop()
 
-    def jobs_added(self, build_id: int) -> None:
-        """Announce that a build and its jobs are in the storage. Returns at once."""
-        self._composition.addresses.root.post(BuildCreated(build_id))
+    def jobs_added(self, build_id: int, *, need_vms: bool = False) -> None:
+        """Announce that a build and its jobs are in the storage. Returns at once.
+
+        If the build is new and its jobs ``need_vms``, nobody has to ask what else it may go on with.
+        """
+        if need_vms:
+            self._composition.addresses.pool.post(Reschedule())
+        else:
+            self._composition.addresses.root.post(BuildCreated(build_id))
 
     def gate_decided(self, build_id: int) -> None:
         """Announce that the answer to a gate of a build is in the storage. Returns at once."""

@@ -116,7 +116,7 @@ BuildMessage = ForBuild | JobChanged | ChildStopped
 
 @immutable
 class BuildCreated:
-    """Engine to root: this build and its jobs are in the storage."""
+    """Engine to root: this build and its jobs are in the storage, and it may go on without a VM."""
 
     build_id: int
 

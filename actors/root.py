@@ -205,9 +205,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         for child in self._composition.children:
             child.address.post(PollStorage())
         self._supervisors.start_throttled()
-        for build_id in self._storage.builds.created_since(self._newest_build):
-            self._newest_build = build_id
-            self._build_created(build_id)
+        self._find_created()
         self._storage.budgets.end_what_is_over()
         for build_id in self._storage.builds.to_cancel():
             if not self._supervisors.is_waiting(build_id):
@@ -219,6 +217,15 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         if self._storage.holds.over():
             self._start_chore(_Chore.RELEASE_VMS, self._reaper.release_vms)
         self._timer.tell_after(_POLL_INTERVAL, self.address, PollStorage())
+
+    def _find_created(self) -> None:
+        """Look for builds that another process has created, once for all. Those with a gate are found as it is due."""
+        newest = self._storage.builds.newest()
+        if newest > self._newest_build:
+            for build_id in self._storage.cache.may_hit_after(self._newest_build):
+                self._supervisors.start_later(build_id)
+            self._newest_build = newest
+            self._addresses.pool.post(Reschedule())
 
     def _give_turns(self) -> None:
         """Let builds run that waited for their turn in a concurrency group."""

@@ -87,8 +87,8 @@ class EngineInterface(Protocol):
         """True if a mail server is configured."""
         ...
 
-    def jobs_added(self, build_id: int) -> None:
-        """Announce that a build and its jobs are in the storage. Returns at once."""
+    def jobs_added(self, build_id: int, *, need_vms: bool = False) -> None:
+        """Announce that a build and its jobs, which may ``need_vms``, are in the storage. Returns at once."""
         ...
 
     def gate_decided(self, build_id: int) -> None:

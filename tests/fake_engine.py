@@ -28,6 +28,7 @@ class FakeEngine:
         self.sends_mail = True
         self.refusal: Exception | None = None
         self.added = 0
+        self.needing_vms = 0
         self.gates: list[int] = []
         self.deliveries = 0
         self.notifications = 0
@@ -49,8 +50,9 @@ class FakeEngine:
     def collectors(self) -> tuple[()]:
         return ()
 
-    def jobs_added(self, build_id: int) -> None:
+    def jobs_added(self, build_id: int, *, need_vms: bool = False) -> None:
         self.added += 1
+        self.needing_vms += need_vms
         self.builds_added.release()
 
     def gate_decided(self, build_id: int) -> None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.ir import Built, IrError, concerns, load
-from storage import BuildErrorCode
+from storage import BuildErrorCode, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from actors.ir import IrSettings
-    from storage import Build, NewBuild, Pipeline, Storage
+    from storage import Build, NewBuild, NewJob, Pipeline, Storage
 
 
 _NUMBER = "build.number"
@@ -20,6 +20,14 @@ _NUMBER = "build.number"
 
 class NotConcerned(Exception):
     """No step of a pipeline is about the files that changed."""
+
+
+@immutable
+class AddedBuild:
+    """A build that was added. If it ``needs_vms``, no cache, gate or condition lets it go on without one."""
+
+    build: Build
+    needs_vms: bool = False
 
 
 def has_credit(storage: Storage, organization_id: int) -> bool:
@@ -34,7 +42,7 @@ def add_planned(
     new: NewBuild,
     *,
     refused: bool = False,
-) -> Build:
+) -> AddedBuild:
     """Plan and add a build that has a pipeline; if that is invalid, one rejected with an error code.
 
     It is ``refused`` if a request asked for it.
@@ -69,7 +77,7 @@ def add_or_reject(
     if not definition:
         return storage.renders.begin(pipeline, new, None)
     planned = replace(new, pipeline_ir=definition)
-    return _add(storage, limits, pipeline, planned, rejected=rejected, changed=changed)
+    return _add(storage, limits, pipeline, planned, rejected=rejected, changed=changed).build
 
 
 def _add(
@@ -81,7 +89,7 @@ def _add(
     rejected: NewBuild,
     changed: Collection[str] | None = None,
     refused: bool = False,
-) -> Build:
+) -> AddedBuild:
     if _NUMBER in (new.pipeline_ir or ""):
         with storage.transaction():  # so that the next number is still that of this build when it gets it
             now = storage.pipelines.by_id(pipeline.id) or pipeline
@@ -98,11 +106,12 @@ def _add_planned(
     rejected: NewBuild,
     changed: Collection[str] | None,
     refused: bool,
-) -> Build:
+) -> AddedBuild:
     try:
         planned = load(new.pipeline_ir or "", limits, _built(pipeline, new, changed))
     except IrError as error:
-        return storage.builds.create_rejected(pipeline, rejected, error.code, error.message, refused=refused)
+        failed = storage.builds.create_rejected(pipeline, rejected, error.code, error.message, refused=refused)
+        return AddedBuild(failed)
     if not concerns(planned, changed):
         raise NotConcerned("none of the changed files is among the paths of its pipelines' steps")
     planned_build = replace(
@@ -112,7 +121,15 @@ def _add_planned(
         strict_shell=planned.strict_shell,
         concurrency=planned.concurrency,
     )
-    return storage.builds.create(pipeline, planned_build, planned.jobs)
+    build = storage.builds.create(pipeline, planned_build, planned.jobs)
+    return AddedBuild(build, needs_vms=_need_vms(planned.jobs))
+
+
+def _need_vms(jobs: Sequence[NewJob]) -> bool:
+    """Tell whether no job of a new build can be cached, at a gate, or skipped with all others."""
+    return all(job.cache_key is None and job.environment is None for job in jobs) and not all(
+        job.skipped for job in jobs
+    )
 
 
 def built_of(storage: Storage, build: Build, pipeline: Pipeline) -> Built:

@@ -133,7 +133,7 @@ def wait_reason(storage: Storage, build: Build) -> str | None:
 
 def _of_source(storage: Storage, build: Build) -> str | None:
     """Return why the source of a build is not downloaded yet; None if nothing keeps it from that."""
-    if build.has_source or build.state is not BuildState.SCHEDULED:
+    if build.has_source or build.planned or build.state is not BuildState.SCHEDULED:
         return None
     render = storage.renders.get(build.id)
     if render is None or render.finished_at is not None or render.source_url is None:

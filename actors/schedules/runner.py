@@ -74,7 +74,7 @@ def add_due_build(storage: Storage, limits: IrSettings, due: Due, head: NewBuild
         new = _followed(storage, pipeline, due, head, head.env)
         if new.pipeline_ir is None:
             return storage.renders.begin(pipeline, new, None)
-        return add_planned(storage, limits, pipeline, new)
+        return add_planned(storage, limits, pipeline, new).build
     latest = storage.builds.latest(pipeline.id, due.branch)
     if latest is None:
         raise NothingBuilt(f'there is no build of the branch "{due.branch}" to repeat: create one')
@@ -173,7 +173,7 @@ def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Bui
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")
         return storage.renders.begin(pipeline, new, source_url)
-    return add_planned(storage, limits, pipeline, new)
+    return add_planned(storage, limits, pipeline, new).build
 
 
 @immutable

@@ -38,6 +38,7 @@ from storage import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors import AddedBuild
     from actors.ir import IrSettings
     from api.body import Sender
     from api.builds.bodies import BuildRequest, RollBackRequest, StartBuildRequest
@@ -320,9 +321,9 @@ class BuildCreation:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
             return self._render(call, pipeline, new, source_url)
-        build = planned_build(self._storage, self._limits, pipeline, new)
-        self._engine.jobs_added(build.id)
-        return build
+        added = planned_build(self._storage, self._limits, pipeline, new)
+        self._engine.jobs_added(added.build.id, need_vms=added.needs_vms)
+        return added.build
 
     def _render(self, call: Sender, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build without jobs, start its render and wait for the end."""
@@ -391,12 +392,12 @@ def rebuild_of(
         raise source_expired(build) from None
 
 
-def planned_build(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
+def planned_build(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> AddedBuild:
     """Plan and add a build that has a pipeline; a failed one if it is invalid. Raises ApiError."""
-    build = add_planned(storage, limits, pipeline, new, refused=True)
-    if build.error_code is not None:
-        raise plan_rejection(build)
-    return build
+    added = add_planned(storage, limits, pipeline, new, refused=True)
+    if added.build.error_code is not None:
+        raise plan_rejection(added.build)
+    return added
 
 
 def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:

@@ -76,7 +76,7 @@ class OtherProcess:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def jobs_added(self, build_id: int) -> None:
+    def jobs_added(self, build_id: int, *, need_vms: bool = False) -> None:
         """Leave the jobs to the service."""
 
     def gate_decided(self, build_id: int) -> None:

@@ -338,16 +338,17 @@ class Channel(HTTPChannel):
     def hold_answer(self, wait: Callable[[], None] | None) -> bool:
         """Hold the answer that is made now until ``wait`` returns; called before its first byte.
 
-        Returns False if the caller has to wait itself, which keeps nobody else waiting: another thread leads, or the
-        request before came over this connection as well, so that there seems to be no other. Another thread leads from
-        then on if there is no ``wait``, as a stream needs, or if the connection holds an answer already.
+        It waits itself, and holds nothing, if the request before came over this connection as well, so that there seems
+        to be no other. Returns False if the caller has to wait, which keeps nobody else waiting: another thread leads,
+        from then on if there is no ``wait``, as a stream needs, or if the connection holds an answer already.
         """
         workers = cast("Workers", self.server.task_dispatcher)
         if wait is None or self._wait is not None or not workers.leads:
             workers.hand_over()
             return False
         if self._alone:
-            return False
+            workers.wait_for_disk(wait)
+            return True
         self._wait, self._held = wait, cast("Parser", self.requests[0])
         return True
 

@@ -5,7 +5,8 @@ Everybody without a token or a session is one caller, a stranger, and rests afte
 so that strangers take half of the service's time at most; among themselves, their addresses take turns.
 
 A user rests after each request for as long as its thread did not compute: it waited for a CPU, or for the interpreter.
-Where builds want either, a user who asks again and again gives way to them; elsewhere nobody rests.
+Where builds want either, a user who asks again and again gives way to them; elsewhere nobody rests. A wait for the disk
+is no reason to rest: nobody computes more for a rest after it.
 
 A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
 several threads at work, each of those calls waits for switches between threads, which together take longer than the
@@ -270,6 +271,7 @@ class Workers:
         self._wake = wake
         self._turns = Turns()
         self._served: dict[int, Task] = {}
+        self._waited: dict[int, float] = {}  # the seconds for which a task's thread waited for the disk
         self._read_by = 0.0
         self._lock = threading.Lock()
         self._left = threading.Condition(self._lock)
@@ -306,6 +308,14 @@ class Workers:
         with self._lock:
             if self.leads:
                 self._start_leader()
+
+    def wait_for_disk(self, wait: Callable[[], None]) -> None:
+        """Wait within a task, whose caller does not rest for it."""
+        own, began = threading.get_ident(), time.monotonic()
+        try:
+            wait()
+        finally:
+            self._waited[own] = self._waited.get(own, 0.0) + time.monotonic() - began
 
     def run(self) -> None:
         """Serve until ``read`` returns False. The thread that calls this only watches the one that leads."""
@@ -347,7 +357,8 @@ class Workers:
                 except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                     _log.exception("a request failed in its worker thread")
                 del self._served[own]
-                self._turns.end(task, delay=time.monotonic() - began - (time.thread_time() - computed))
+                waited = self._waited.pop(own, 0.0)
+                self._turns.end(task, delay=time.monotonic() - began - (time.thread_time() - computed) - waited)
         finally:
             if self.leads:
                 self._end()

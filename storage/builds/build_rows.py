@@ -21,6 +21,7 @@ BUILD = Columns.of(
     organization_slug=OrganizationRow.slug,
     pipeline_slug=PipelineRow.slug,
     default_branch=PipelineRow.default_branch,
+    planned=(BuildRow.pipeline_ir.is_null(is_null=False), bool),
 )
 
 

@@ -153,9 +153,6 @@ class Builds:
         self._pipeline_ir: Query[str | None] = Query(
             database, lambda: BuildRow.select(BuildRow.pipeline_ir).where(this), lambda row: row[0]
         )
-        self._created_since = Query(
-            database, lambda: BuildRow.select(BuildRow.id).where(BuildRow.id > slot("id")).order_by(BuildRow.id), first
-        )
         self._newest = Query(
             database, lambda: BuildRow.select(peewee.fn.COALESCE(peewee.fn.MAX(BuildRow.id), 0)), first
         )
@@ -324,10 +321,6 @@ class Builds:
     def pipeline_ir(self, build_id: int) -> str | None:
         """Return the pipeline that a build came with or was rendered to; None if there is none."""
         return self._pipeline_ir.one(id=build_id)
-
-    def created_since(self, build_id: int) -> list[int]:
-        """Return the ids of the builds that were created after another one, in this process or another."""
-        return self._created_since.all(id=build_id)
 
     def newest(self) -> int:
         """Return the id of the newest build; 0 if there is none."""

@@ -116,6 +116,11 @@ class Cache:
         )
         needs_no_vm = exists(may_hit) | all_skipped
         self._may_hit = Query(database, lambda: builds.where(BuildRow.id == slot("build_id"), needs_no_vm), first)
+        self._may_hit_after = Query(
+            database,
+            lambda: builds.where(BuildRow.id > slot("build_id"), BuildRow.finished_at.is_null(), needs_no_vm),
+            first,
+        )
         self._begun = Query(
             database,
             lambda: builds.where(
@@ -200,6 +205,10 @@ class Cache:
         The key of a scheduled job is cached for its pipeline, on any image, or conditions have skipped all of its jobs.
         """
         return self._may_hit.one(build_id=build_id) is not None
+
+    def may_hit_after(self, build_id: int) -> list[int]:
+        """Return the unfinished builds that were created after another one and may go on without a VM."""
+        return self._may_hit_after.all(build_id=build_id)
 
     def begun(self) -> list[int]:
         """Return the ``scheduled`` builds of which a job has a disk, or which may go on without a VM."""

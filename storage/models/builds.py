@@ -15,7 +15,7 @@ class BuildRow(
     Row,
     table="builds",
     record=Build,
-    joined=("organization_id", "organization_slug", "pipeline_slug", "default_branch"),
+    joined=("organization_id", "organization_slug", "pipeline_slug", "default_branch", "planned"),
 ):
     """A build; ``env`` is sealed."""
 

@@ -195,8 +195,8 @@ class Build:
     ``branch``, ``commit`` and ``source`` are what its request said. ``verified_event`` and ``verified_ref`` are what
     the service knows by itself: the ref, by its full name, whose head it fetched; None if nobody verified it.
     If ``base_commit`` is set, its files are those of ``merge_commit``, the merge of ``commit`` into it.
-    ``budget_id`` is the API key whose budget pays for it. One with a ``culprit_search_id`` runs one job of an earlier
-    commit, and says nothing about its branch.
+    ``budget_id`` is the API key whose budget pays for it. It is ``planned`` once it has a pipeline. One with a
+    ``culprit_search_id`` runs one job of an earlier commit, and says nothing about its branch.
     """
 
     id: int
@@ -246,6 +246,7 @@ class Build:
     merge_commit: str | None = None
     budget_id: int | None = None
     culprit_search_id: int | None = None
+    planned: bool = True
 
     @property
     def priority(self) -> Priority:

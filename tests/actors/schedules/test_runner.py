@@ -482,7 +482,7 @@ def test_a_pipeline_gets_inputs_of_the_build_that_it_follows(world: World):
     limits = LiveSettings(settings_with(PoolSettings(), JobSettings())).now.ir
     budget = storage.tokens.create_api_key(world.owner.user.id, "agent", limits=TokenLimits(budget_cents=9))[0].id
     new = NewBuild("main", "c", pipeline_ir=json.dumps(gives), budget_id=budget, verified_ref="refs/heads/main")
-    upstream = add_planned(storage, limits, world.pipeline, new)
+    upstream = add_planned(storage, limits, world.pipeline, new).build
     (job,) = storage.jobs.of_build(upstream.id)
     storage.told.store_outputs(JobOutputs(job.id, upstream.id, {"VERSION": "1.2", "OTHER": "x"}, None))
     storage.builds.move(upstream.id, BuildState.SCHEDULED, BuildState.PASSED)

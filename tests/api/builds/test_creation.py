@@ -9,6 +9,7 @@ import pytest
 
 from storage import BuildSettings, BuildState
 from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
+from tests.e2e.pipelines import Graph
 
 ARCHIVE = b"\x1f\x8b any bytes: only base64 is checked here"
 B64 = base64.b64encode(ARCHIVE).decode()
@@ -50,6 +51,23 @@ def test_line_breaks_in_base64_are_no_fault(world: World, pipeline: PipelinePath
     build = pipeline.build(source_b64=f"{B64[:20]}\r\n{B64[20:]}\n")
 
     assert world.storage.sources.path(build.stored.uuid).read_bytes() == ARCHIVE
+
+
+@pytest.mark.parametrize(
+    ("ir", "need_vms"),
+    [
+        (HELLO, True),
+        (Graph().step("only", "true", cache={"policy": "forever", "key": "k"}).ir(), False),
+        (json.dumps({"version": "1", "jobs": {"only": {"run": "true"}}}), True),
+        (json.dumps({"version": "1", "jobs": {"only": {"run": "true", "gate": {"environment": "e"}}}}), False),
+        (json.dumps({"version": "1", "jobs": {"only": {"run": "true", "when": {"branch": "other"}}}}), False),
+    ],
+)
+def test_the_engine_hears_whether_a_build_needs_vms(world: World, pipeline: PipelinePath, ir: str, *, need_vms: bool):
+    """Or it asks whether a cache, a gate or conditions let it go on without one."""
+    pipeline.build(pipeline_ir=ir)
+
+    assert (world.engine.added, world.engine.needing_vms) == (1, int(need_vms))
 
 
 @pytest.mark.parametrize("given", [None, ""])

@@ -114,8 +114,11 @@ def test_a_long_task_holds_up_no_other(crew: Crew):
 
 
 @pytest.mark.usefixtures("patience")
-def test_the_time_in_which_a_task_computes_nothing_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch):
-    """Also if what it waits for is no CPU: beside a page that computes, it is the interpreter."""
+@pytest.mark.parametrize("for_disk", [False, True])
+def test_the_time_in_which_a_task_computes_nothing_is_told(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch, *, for_disk: bool
+):
+    """Also if what it waits for is no CPU: beside a page that computes, it is the interpreter. But not the disk."""
     told: SimpleQueue[float] = SimpleQueue()
     end = workers_module.Turns.end
 
@@ -124,12 +127,14 @@ def test_the_time_in_which_a_task_computes_nothing_is_told(crew: Crew, monkeypat
         return end(turns, task, delay=delay, **how)
 
     monkeypatch.setattr(workers_module.Turns, "end", told_end)
-    long = crew.ask_for_long()
+    wait = partial(crew.workers.wait_for_disk, lambda: crew.hold.wait() and None) if for_disk else crew.hold.wait
+    long = crew.ask(wait)
+    assert long.begun.wait(60)
     began = time.monotonic()
-    until(lambda: time.monotonic() - began > 0.02, "some time to pass")
+    until(lambda: time.monotonic() - began > 0.5, "some time to pass")
     crew.hold.set()
     assert long.done.wait(60)
-    assert told.get(timeout=60) > 0.01
+    assert (told.get(timeout=60) > 0.25) is not for_disk
 
 
 @pytest.mark.usefixtures("patience")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -154,8 +154,8 @@ def test_a_build_that_may_be_stored_keeps_its_archive(storage: Storage, monkeypa
 class Rooms:
     """A storage whose organizations may have three builds that have not ended, with 1 MiB of sources."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    def __init__(self, storage: Storage, clock: ManualClock) -> None:
+        self.storage, self.clock = storage, clock
         self.room = storage.build_room
         self.room.settings = BuildSettings(max_unfinished=3, max_source_gb=1 / 1024)
         self.acme, self.other = new_pipeline(storage), new_pipeline(storage, "Other", "bea@example.org")
@@ -178,8 +178,9 @@ class Rooms:
 
 @pytest.fixture
 def rooms(tmp_path: Path) -> Iterator[Rooms]:
-    storage = new_storage(tmp_path, ManualClock())
-    yield Rooms(storage)
+    clock = ManualClock()
+    storage = new_storage(tmp_path, clock)
+    yield Rooms(storage, clock)
     storage.close()
 
 
@@ -190,6 +191,33 @@ def test_builds_are_counted_until_they_end(rooms: Rooms):
     assert rooms.lack() == "3 builds of the organization have not ended, of 3 at most"
     rooms.end(builds[1])
     assert rooms.lack() == ""
+
+
+def test_builds_that_wait_are_counted_once_a_second(rooms: Rooms, monkeypatch: pytest.MonkeyPatch):
+    """Each new build would cost the more, the more wait."""
+    rooms.room.settings = BuildSettings(max_unfinished=6, max_source_gb=1)
+    counted: list[object] = []
+    execute = Database.execute
+
+    def noted(database: Database, sql: str, slots: Mapping[str, Any] | None = None) -> object:
+        if "COUNT(" in sql and slots is not None:
+            counted.append(slots["organization_id"])
+        return execute(database, sql, slots)
+
+    monkeypatch.setattr(Database, "execute", noted)
+    builds = []
+    for number in range(6):
+        assert rooms.lack() == ""
+        builds.append(rooms.build(source_archive=b"-" * number))
+    acme, other = rooms.acme.organization_id, rooms.other.organization_id
+    assert counted == [other, acme]
+    assert rooms.lack() == "6 builds of the organization have not ended, of 6 at most"
+    rooms.end(builds[0])
+    assert rooms.lack() == ""
+    rooms.clock.advance(seconds=1)
+    counted.clear()
+    assert rooms.lack() == ""
+    assert counted == [other, acme]
 
 
 def test_sources_are_counted_until_their_builds_end(rooms: Rooms):

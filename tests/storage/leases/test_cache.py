@@ -229,6 +229,10 @@ def test_a_build_may_hit_if_a_scheduled_job_has_a_stored_key(storage: Storage, w
         False,
     ]
     assert storage.cache.begun() == [may.id]
+    assert storage.cache.may_hit_after(may.id - 1) == [may.id]
+    assert storage.cache.may_hit_after(may.id) == []
+    world.finish_build(may)
+    assert storage.cache.may_hit_after(may.id - 1) == []
 
 
 def test_a_build_that_a_crash_left_after_a_hit_has_begun(storage: Storage, world: World):
