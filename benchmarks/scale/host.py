@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
 
 _CENTS = 10**9
+_MAX_UNFINISHED = "CI_DAEMON_BUILDS_MAX_UNFINISHED"
 _JOBS_PER_BUILD = 20
 _ROUNDS = 20
 _POLL_SECONDS = 0.02
@@ -76,7 +77,7 @@ def _host(testbed: Testbed, name: str, at_once: int) -> Iterator[_Host]:
     folder.mkdir()
     with (
         guests_in(folder) as guests,
-        daemon_over(testbed, folder, Size(at_once, at_once), {DELAYS: NO_DELAYS}) as daemon,
+        daemon_over(testbed, folder, Size(at_once, at_once), {DELAYS: NO_DELAYS, _MAX_UNFINISHED: "100000"}) as daemon,
     ):
         client = Client.create(daemon, "bench@example.org", _CENTS)
         with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
