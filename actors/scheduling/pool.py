@@ -165,9 +165,9 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 assert_never(task)
 
     def _look_again(self) -> None:
-        """Serve the queue: at once, or soon if the host was full a moment ago and is so still."""
+        """Serve the queue: at once, or soon if the host was full a moment ago. Whatever makes room serves it itself."""
         now = self._clock.monotonic()
-        if now >= self._full_until or host_full(self._fair_share, self._host) is None:
+        if now >= self._full_until:
             self._serve()
         elif self._alarm is None or not now < self._alarm.due <= self._full_until:
             self._set_alarm(self._full_until - now)
@@ -222,6 +222,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if (full_host := host_full(self._fair_share, self._host)) is not None:
             self._full_until = now + _FULL_SECONDS
             return full_host
+        self._full_until = float("-inf")
         heads = {job.organization_id: job for job in queue.heads()}
         while (decision := self._schedule_next(heads, now)).job is not None:
             self._grant_to(decision.job)

@@ -213,7 +213,8 @@ class JobInserter:
         self._insert_job.run_many(
             self._slots(job, place, build, now, ready=ready(job)) for place, job in enumerate(jobs)
         )
-        self._insert_edges(self._ids.all(build_id=build.id), jobs)
+        if any(job.depends_on for job in jobs):
+            self._insert_edges(self._ids.all(build_id=build.id), jobs)
 
     def append(self, build: Build, before: int, jobs: Sequence[NewJob], now: int, *, generated_by: str) -> None:
         """Insert jobs after those that a build has, for a job with this UUID.
