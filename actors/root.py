@@ -219,7 +219,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._timer.tell_after(_POLL_INTERVAL, self.address, PollStorage())
 
     def _find_created(self) -> None:
-        """Look for builds that another process has created, once for all. Those with a gate are found as it is due."""
+        """Look for builds of other processes, once for all; those with a gate are found as it is due."""
         newest = self._storage.builds.newest()
         if newest > self._newest_build:
             for build_id in self._storage.cache.may_hit_after(self._newest_build):

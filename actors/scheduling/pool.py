@@ -165,7 +165,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 assert_never(task)
 
     def _look_again(self) -> None:
-        """Serve the queue: at once, or soon if the host was full a moment ago. Whatever makes room serves it itself."""
+        """Serve the queue: at once, or soon if the host was full. Whatever makes room serves it itself."""
         now = self._clock.monotonic()
         if now >= self._full_until:
             self._serve()

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _GB = 2**30
 _KNOWN_MICROS = 1_000_000
-"""For how long a count is known: a build that runs again, or whose source is fetched later, is no new one."""
+"""For how long a count is known: a build that runs again, or fetches its source, is no new one."""
 
 
 class _Counted(NamedTuple):
-    """The most that an organization's builds may have come to when ``newest`` was the id of the newest of all."""
+    """The most that an organization has when ``newest`` is the id of the newest build of all."""
 
     at: int
     newest: int
@@ -91,7 +91,7 @@ class BuildRoom:
             )
 
     def _count_newer(self, counted: _Counted | None) -> _Counted | None:
-        """Add all builds that came since; None if the count is old. Those of others count, too: it is the most."""
+        """Add all builds that came since, those of others, too; None if the count is old."""
         if counted is None or not 0 <= self._database.uptime() - counted.at < _KNOWN_MICROS:
             return None
         newer = self._newer.all(newest=counted.newest)

@@ -118,7 +118,7 @@ def test_a_long_task_holds_up_no_other(crew: Crew):
 def test_the_time_in_which_a_task_computes_nothing_is_told(
     crew: Crew, monkeypatch: pytest.MonkeyPatch, *, for_disk: bool
 ):
-    """Also if what it waits for is no CPU: beside a page that computes, it is the interpreter. But not the disk."""
+    """Also if it waits for the interpreter, beside a page that computes. But not if for the disk."""
     told: SimpleQueue[float] = SimpleQueue()
     end = workers_module.Turns.end
 
