@@ -210,6 +210,33 @@ def test_what_a_service_kills_is_its_own(beside: Beside) -> None:
     assert run(connection, f"sleep 1; {ask('two', 4002, 'alive')}") == (0, "two: alive\n")
 
 
+TAKES_MEMORY = """
+import mmap, os
+taken = mmap.mmap(-1, 8)
+for _ in range(3):
+    if os.fork() == 0:
+        blocks = []
+        while True:
+            blocks.append(os.urandom(1) * (1 << 22))
+            taken[:8] = len(blocks).to_bytes(8, "little")
+    os.wait()
+    print(int.from_bytes(taken[:8], "little") * 4, "MiB", flush=True)
+os.execlp("sleep", "sleep", "1000")
+"""
+
+
+@pytest.mark.limited("memory")
+def test_memory_that_a_service_takes_is_the_job_s(beside: Beside) -> None:
+    """It gets no more than the job has, and is killed itself: the command and another service run on."""
+    connection = beside("one", "two")
+    hog = ServiceSpec("one", ("python3", "-c", TAKES_MEMORY), PATH, ready_log="MiB")
+    start_services(connection, [hog, echo("two", 4002)])
+    assert run(connection, f"sleep 1; {ask('two', 4002, 'alive')}") == (0, "two: alive\n")
+    taken = [int(line.split()[0]) for line in output_of(connection, "one")[0].splitlines()]
+    assert taken[0] > 512  # more than what serves the VM has, whose share it is not
+    assert max(taken) <= 1280  # an engine's container has a quarter beyond its job's
+
+
 def test_command_cannot_reach_the_processes_of_a_service(beside: Beside) -> None:
     """It sees none of them, and a signal to all leaves the service as it was."""
     connection = beside("one")
