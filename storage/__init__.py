@@ -197,6 +197,7 @@ if TYPE_CHECKING:
         Edge,
         EdgeKind,
         GivenOutputs,
+        ImageDigests,
         Job,
         JobErrorCode,
         JobOutputs,

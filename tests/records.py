@@ -9,6 +9,7 @@ from uuid import uuid4
 from storage import (
     Dependency,
     EdgeKind,
+    ImageDigests,
     Job,
     JobState,
     Lease,
@@ -92,11 +93,11 @@ def assigned(storage: Storage, job: Job, **fields: Any) -> Lease:
     return lease
 
 
-def started(storage: Storage, job: Job, image_digest: str | None = None, **fields: Any) -> Lease:
+def started(storage: Storage, job: Job, digests: ImageDigests | None = None, **fields: Any) -> Lease:
     """Take a scheduled job to ``running`` in a new VM."""
     lease = assigned(storage, job, **fields)
     assert storage.leases.active(lease.id)
-    assert storage.leases.start(lease.id, job.id, image_digest=image_digest)
+    assert storage.leases.start(lease.id, job.id, digests=digests)
     return lease
 
 

@@ -217,7 +217,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             self._release()
             return
         new = self._state.now is JobState.ASSIGNED and prepared.runs
-        if self._state.now is JobState.ASSIGNED and not self._state.start(prepared.image_digest):
+        if self._state.now is JobState.ASSIGNED and not self._state.start(prepared.digests):
             self._leave_job()
             return
         left = self._time.started(prepared) if new else self._time.found(prepared)

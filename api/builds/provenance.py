@@ -67,7 +67,7 @@ def statement_of(
                     **({} if job.environment is None else {"environment": job.environment}),
                 },
                 "internalParameters": {"runner": runner, "image": image, "fork": build.from_fork},
-                "resolvedDependencies": [*_sources(verified), *_images(image, job.image_digest)],
+                "resolvedDependencies": [*_sources(verified), *_images(image, job)],
             },
             "runDetails": {
                 "builder": {"id": service},
@@ -92,14 +92,27 @@ def _verified(build: Build, repository: str) -> dict[str, str]:
     return {**source, "headCommit": build.commit or "", "baseCommit": build.base_commit or ""}
 
 
-def _images(name: str | None, repository_digest: str | None) -> list[dict[str, object]]:
-    """Return the image of a registry that the job ran from, by package URL and digest of its manifest."""
-    repository, at, digest = (repository_digest or "").partition("@")
-    kind, colon, value = digest.partition(":")
-    if name is None or not (at and colon):
-        return []
+def _images(name: str | None, job: Job) -> list[dict[str, object]]:
+    """Return the images that the job and its services ran from, as far as they have digests, each once.
+
+    That of a registry has its package URL and the digest of its manifest, an imported one the digest of its tar.
+    """
+    services, found = job.all_services, {}
+    if name is not None and job.image_digest is not None:
+        found[job.image_digest] = name
+    for service, digest in job.service_image_digests.items():
+        if service in services:
+            found.setdefault(digest, services[service].image)
+    return [_image(name, digest) for digest, name in found.items()]
+
+
+def _image(name: str, found: str) -> dict[str, object]:
+    repository, _, digest = found.rpartition("@")
+    kind, _, value = digest.partition(":")
+    if not repository:
+        return {"name": name, "digest": {kind: value}}
     uri = f"pkg:oci/{repository.rpartition('/')[2]}@{quote(digest, safe='')}?repository_url={repository}"
-    return [{"name": name, "uri": uri, "digest": {kind: value}}]
+    return {"name": name, "uri": uri, "digest": {kind: value}}
 
 
 def _sources(verified: Mapping[str, str]) -> list[dict[str, object]]:

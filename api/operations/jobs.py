@@ -34,7 +34,8 @@ class JobRecord:
     a cell of, ``matrix`` the cell's values; both are null for others. ``environment`` is where it deploys to, and
     ``gate`` the approval that this asks for, null until it is ready for all else. ``generated_by`` is the UUID of the
     job whose file declares it, null for a job of the pipeline itself. ``image_digest`` is the repository and digest of
-    the image that it ran from, null until its command starts and for images that no registry gave.
+    the image that it ran from, or the digest of the tar that was imported; null until its command starts, and for other
+    images. ``service_image_digests`` has those of its services, by their names.
     """
 
     uuid: Uuid
@@ -56,6 +57,7 @@ class JobRecord:
     cache_hit: bool
     image: str | None
     image_digest: str | None
+    service_image_digests: Mapping[str, str]
     matrix_job: str | None
     matrix: Mapping[str, str] | None
     generated_by: Uuid | None

@@ -191,6 +191,7 @@ class JobInserter:
                 "not_before",
                 "awaited_image",
                 "image_digest",
+                "service_image_digests",
                 "started_at",
             ),
         )

@@ -85,6 +85,7 @@ class Retries:
                     JobRow.soft_failed: 0,
                     JobRow.cache_hit: 0,
                     JobRow.image_digest: None,
+                    JobRow.service_image_digests: "{}",
                     JobRow.not_before: None,
                     JobRow.awaited_image: None,
                     JobRow.awaits_lock: JobRow.lock.is_null(is_null=False),

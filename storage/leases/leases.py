@@ -5,6 +5,7 @@ See engine.md, "Leases".
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from storage.database.clock import SECOND, boot_id, to_micros
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import LeaseRow
-from storage.records.jobs import JobState, Shape
+from storage.records.jobs import ImageDigests, JobState, Shape
 from storage.records.leases import Lease, LeaseState
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class Leases:
         )
         self._note_image = Write(
             database,
-            lambda: JobRow.update({JobRow.image_digest: slot("digest")}).where(JobRow.id == slot("job_id")),
+            lambda: JobRow.update(
+                {JobRow.image_digest: slot("digest"), JobRow.service_image_digests: slot("of_services")}
+            ).where(JobRow.id == slot("job_id")),
         )
         build = JobRow.select(JobRow.build).where(JobRow.id == slot("job_id"))
         self._start_build = Write(
@@ -213,20 +216,20 @@ class Leases:
             )
             return self._add(lease_uuid, provider, claim) if parked is None else self._give(parked.id, claim)
 
-    def start(self, lease_id: int, job_id: int, attempt: int | None = None, *, image_digest: str | None = None) -> bool:
+    def start(
+        self, lease_id: int, job_id: int, attempt: int | None = None, digests: ImageDigests | None = None
+    ) -> bool:
         """Note in lease, attempt, job and build that a job's command started; billing starts with it.
-
-        ``image_digest`` is that of the image of a registry that its disk began with.
 
         False and no change if the job is not ``assigned``, or at another attempt than ``attempt``.
         """
         with self._database.write():
             if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING, attempt=attempt):
                 return False
-            now = self._database.now()
+            now, noted = self._database.now(), digests or ImageDigests()
             self._start.run(id=lease_id, now=now, boot=boot_id(), uptime=self._database.uptime())
             self._attempts.start(job_id, now)
-            self._note_image.run(job_id=job_id, digest=image_digest)
+            self._note_image.run(job_id=job_id, digest=noted.image, of_services=json.dumps(dict(noted.services)))
             self._start_build.run(job_id=job_id, now=now)
             return True
 

@@ -110,6 +110,18 @@ class Step:
 
 
 @immutable
+class ImageDigests:
+    """The images that a job's disk, and each of its services, began with as its command started.
+
+    That of a registry is its repository and digest, such as ``docker.io/library/debian@sha256:…``, an imported one the
+    digest of its tar, ``sha256:…``. Other images have none.
+    """
+
+    image: str | None = None
+    services: Mapping[str, str] = field(default_factory=dict)
+
+
+@immutable
 class Service:
     """A program beside a job's command, from an image of its own.
 
@@ -210,8 +222,7 @@ class Job(Step):
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
     jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue. The gate of its
     ``environment`` is before it. ``generated_by`` is the UUID of the job whose file declares it, None for those of the
-    pipeline itself. ``image_digest`` is the image of a registry that its disk began with, as its command started, such
-    as ``docker.io/library/debian@sha256:…``; None before, and for other images.
+    pipeline itself. ``image_digest`` and ``service_image_digests`` are those of `ImageDigests`.
     """
 
     id: int
@@ -251,6 +262,7 @@ class Job(Step):
     identity_audience: str | None = None
     registries: tuple[str, ...] = ()
     image_digest: str | None = None
+    service_image_digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_services(self) -> dict[str, Service]:

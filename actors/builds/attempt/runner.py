@@ -26,7 +26,7 @@ from actors.builds.attempt.vm import VmConnection, VmMaker
 from actors.builds.attempt.workspace import lay_taken_files, populate_workspace
 from actors.builds.gates import seconds_run
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
-from storage import Annotation, JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
+from storage import Annotation, ImageDigests, JobOutputs, JobSummary, Masker, error_reason, immutable, why_no_files
 from storage.files import Bounds, WorkFailed
 
 if TYPE_CHECKING:
@@ -51,14 +51,11 @@ _FLOOD_PAUSE = 0.001
 
 @immutable
 class Prepared:
-    """A command that this or an earlier process started: its time limit, and whether it still runs.
-
-    ``image_digest`` is that of the image that its disk began with, None if none is known.
-    """
+    """A command that this or an earlier process started: its time limit, and whether it still runs."""
 
     limit: TimeLimit
     runs: bool
-    image_digest: str | None
+    digests: ImageDigests
 
 
 class AttemptRunner:
@@ -182,16 +179,14 @@ class AttemptRunner:
             if self._lease.started_at is not None:
                 message = "the VM no longer knows of its command"
                 raise vms.CommandNotStarted(message)
-            return Prepared(self._start(connection), runs=True, image_digest=self._image_digest())
+            return Prepared(self._start(connection), runs=True, digests=self._digests())
         runs = state is vms.CommandState.RUNNING
-        return Prepared(self._limit(), runs=runs, image_digest=self._image_digest())
+        return Prepared(self._limit(), runs=runs, digests=self._digests())
 
-    def _image_digest(self) -> str | None:
-        """Return the digest of the image; none is replaced while a VM is on it."""
-        try:
-            return None if self._lease.image is None else self._images.digest(self._lease.image)
-        except vms.ImageNotFound:  # it was removed by force: the command runs
-            return None
+    def _digests(self) -> ImageDigests:
+        """Return the digests of the images; none is replaced while a VM is on it."""
+        image = self._lease.image
+        return ImageDigests(None if image is None else self._images.digest(image), self._services.digests())
 
     def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""

@@ -76,6 +76,11 @@ class JobServices:
                 )
         return found
 
+    def digests(self) -> dict[str, str]:
+        """Return the digests of the services' images that have one, by the services' names."""
+        found = {name: self._images.digest(self._resolved(service)) for name, service in self._services.items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
     def _resolved(self, service: Service) -> str:
         """Return the image of a service in the store."""
         usable, build = self._storage.registry_logins.usable, self._build

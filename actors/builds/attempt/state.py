@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actors.builds.outcome import AttemptResult, JobFailure, TimeLimit
     from actors.parts import Parts
     from actors.vms import Exited
-    from storage import Storage
+    from storage import ImageDigests, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ class AttemptState:
         """Record that the job's VM answers, and its member; the job's state stays as it is."""
         self._storage.leases.active(self._lease.id, self._job.id, member)
 
-    def start(self, image_digest: str | None) -> bool:
-        """Record that the command runs, and from which image, which is when its time and its billing begin."""
+    def start(self, digests: ImageDigests) -> bool:
+        """Record that the command runs, and from which images, which is when its time and its billing begin."""
         job = self._job
-        if not self._storage.leases.start(self._lease.id, job.id, job.attempt, image_digest=image_digest):
+        if not self._storage.leases.start(self._lease.id, job.id, job.attempt, digests):
             return self._reload()
         return self.change(JobState.RUNNING)
 

@@ -70,7 +70,8 @@ class Image:
     ``environment`` has the variables that the image sets for its programs, of which ``program`` is a service's. An
     ``on_demand`` image was pulled for a job and is removed when unused; ``used`` is when a job last started from it, if
     that was recorded. ``digest`` is the repository and the digest of what was pulled, such as
-    ``docker.io/library/debian@sha256:…``; None for other images, and for those of earlier releases.
+    ``docker.io/library/debian@sha256:…``, or that of the tar that was imported, ``sha256:…``; None for other images,
+    and for those of earlier releases.
     """
 
     name: str

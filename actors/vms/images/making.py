@@ -5,7 +5,7 @@ The tree of an image is made from a release, a tar, or a registry.
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from actors.vms.images.image import TREE, ImageError, ImageTooLarge
 from actors.vms.images.registry import PullBounds, PullOptions, download
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actors.vms.images.debian import Recipe
     from actors.vms.images.image import Reference
     from actors.vms.images.registry import DownloadedImage
+    from actors.vms.images.tree import Readable
 
 _BYTES = 500 << 20
 """The most that a release takes while it is made, with its packages.
@@ -33,7 +34,7 @@ def bootstrap(recipe: Recipe, staging: Path, idmap: IdMap, progress: Callable[[s
         unpack(tar, staging, idmap)
 
 
-def unpack(tar: IO[bytes], staging: Path, idmap: IdMap, below: str = "") -> None:
+def unpack(tar: Readable, staging: Path, idmap: IdMap, below: str = "") -> None:
     """Make the tree of a root file system's tar, or of the folder ``below`` in a tar. Raises VmError."""
     tree = Tree(staging / TREE, idmap)
     tree.make()

@@ -200,5 +200,8 @@ class Images:
         return self.store.get(name).program
 
     def digest(self, name: str) -> str | None:
-        """Return the repository and digest of an image, None if none is known. Raises ImageNotFound."""
-        return self.store.get(name).digest
+        """Return the digest of an image as `Image` has it, None if it has none or was removed by force."""
+        try:
+            return self.store.get(name).digest
+        except ImageNotFound:
+            return None

@@ -143,8 +143,9 @@ class ImageStore:
                 message = f'an image "{name}" exists already: remove it first, or choose another name'
                 raise ImageError(message)
             with self._staging.new(name) as staging:
-                factory.unpack(tar, staging, self._idmap)
-                return self._add(staging, name, source)
+                hashed = factory.HashedTar(tar)
+                factory.unpack(hashed, staging, self._idmap)
+                return self._add(staging, name, source, digest=hashed.digest())
 
     def take(self, name: str, tar: IO[bytes], below: str, source: str, users: Callable[[], Collection[str]]) -> Image:
         """Make an image of the folder ``below`` in a tar, in place of the image of that name, if any.

@@ -6,6 +6,7 @@ process remove it if this one is killed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import stat
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from actors.vms.host.ids import run_mapped
 from actors.vms.provider import VmError
@@ -47,6 +48,33 @@ _PROGRAMS_OF_BASE = (
 )
 
 
+class Readable(Protocol):
+    """The bytes of a file, read from its beginning."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes; none at the end."""
+
+
+class HashedTar:
+    """A tar that is hashed as it is read."""
+
+    def __init__(self, tar: Readable) -> None:
+        self._tar = tar
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes; none at the end."""
+        chunk = self._tar.read(size)
+        self._hash.update(chunk)
+        return chunk
+
+    def digest(self) -> str:
+        """Return the digest of all of it, ``sha256:…``, also of what is behind the tar's own end."""
+        while self.read(_CHUNK_BYTES):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"
+
+
 @immutable
 class Tree:
     """A folder that is the root of a file system, or will be one.
@@ -61,7 +89,7 @@ class Tree:
         """Make the empty folder, owned by the VMs' root."""
         run_mapped(["mkdir", "-m", "755", self.path.name], idmap=self.idmap.with_caller(), cwd=self.path.parent)
 
-    def unpack(self, chunks: IO[bytes], below: str = "") -> None:
+    def unpack(self, chunks: Readable, below: str = "") -> None:
         """Unpack a tar, plain or compressed by gzip, bzip2, xz or zstd, without its device nodes.
 
         Only what is in the folder ``below`` of the tar is unpacked, if there is one. Raises VmError if the tar is
@@ -117,7 +145,7 @@ def can_be_base(root: Path) -> bool:
     return all(_is_program(root, name) for name in _PROGRAMS_OF_BASE)
 
 
-def _feed_tar(head: bytes, chunks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
+def _feed_tar(head: bytes, chunks: Readable, tar: subprocess.Popen[bytes]) -> None:
     """Write everything to ``tar``, or as much as it takes; its own errors say why it stopped."""
     assert tar.stdin is not None  # noqa: S101 - it is a pipe
     try:
@@ -131,7 +159,7 @@ def _feed_tar(head: bytes, chunks: IO[bytes], tar: subprocess.Popen[bytes]) -> N
         raise
 
 
-def _chain(head: bytes, chunks: IO[bytes]) -> Iterator[bytes]:
+def _chain(head: bytes, chunks: Readable) -> Iterator[bytes]:
     yield head
     while chunk := chunks.read(_CHUNK_BYTES):
         yield chunk

@@ -121,6 +121,7 @@ def _rendering(build: BuildRecord) -> JobRecord:
         cache_hit=False,
         image=None,
         image_digest=None,
+        service_image_digests={},
         matrix_job=None,
         matrix=None,
         generated_by=None,

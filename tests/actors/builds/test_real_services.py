@@ -102,13 +102,16 @@ SERVERS = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_server_is_ready_when_the_command_begins(host: Host, name: str) -> None:
-    """It answers the command at once, without a retry."""
+def test_server_is_ready_when_the_command_begins(host: Host, images: Images, name: str) -> None:
+    """It answers the command at once, without a retry; the job notes the digest of its image."""
     service, ask, answer, line = SERVERS[name]
     done = build(host, only=job(ask, {"db": service}))
     assert host.job(done).state is JobState.PASSED, (host.log(done), log_of(host, done, "db"))
     assert host.log(done).decode() == f"services are ready: db\n{answer}\n"
     assert line in log_of(host, done, "db")
+    digest = images.digest(IMAGE)
+    assert digest is not None
+    assert (host.job(done).image_digest, host.job(done).service_image_digests) == (digest, {"db": digest})
 
 
 def test_database_is_forked_with_the_disk_of_its_job(host: Host) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from actors.ir import IrSettings, load
-from storage import NewBuild, NewPipeline, Storage, VerifiedEvent
+from storage import ImageDigests, NewBuild, NewPipeline, Storage, VerifiedEvent
 from tests import records
-from tests.api.world import HELLO, Account, World
+from tests.api.world import Account, World
 from tests.clock import ManualClock
 
 OF_TAG = {"verified_event": VerifiedEvent.TAG, "verified_ref": "refs/tags/v1"}
@@ -25,18 +25,27 @@ def ada(world: World) -> Account:
 
 
 def asked(
-    world: World, ada: Account, *, passed: bool = True, image: Mapping[str, str] | None = None, **fields: Any
+    world: World,
+    ada: Account,
+    *,
+    passed: bool = True,
+    image: str | None = None,
+    digests: ImageDigests | None = None,
+    services: Mapping[str, str] = {},
+    **fields: Any,
 ) -> Any:
-    """Return the answer about the artifact of a build with these fields."""
+    """Return the answer about the artifact of a build with these fields; ``services`` are images by name."""
+    beside = {name: {"image": image} for name, image in services.items()}
+    ir = json.dumps({"version": "1", "jobs": {"only": {"run": "true", "services": beside}}})
     storage = world.storage
     new = NewPipeline("web", "Web", "https://git.example/acme/web", "main")
     pipeline = storage.pipelines.create(ada.org_id, new)
     build = storage.builds.create(
-        pipeline, NewBuild(**{"branch": "main", "commit": "c0ffee", **fields}), load(HELLO, IrSettings()).jobs
+        pipeline, NewBuild(**{"branch": "main", "commit": "c0ffee", **fields}), load(ir, IrSettings()).jobs
     )
     (job,) = storage.jobs.of_build(build.id)
     if passed:
-        lease = records.started(storage, job, **(image or {}))
+        lease = records.started(storage, job, digests, **({} if image is None else {"image": image}))
         world.clock.advance(60)
         records.finish(storage, job, lease)
     storage.artifacts.store(build, job, [storage.artifacts.files.write(build.uuid, "dist/app", [b"app"])])
@@ -99,22 +108,28 @@ def test_the_source_of_a_merge_is_the_merge(world: World, ada: Account):
     assert [each["digest"] for each in definition["resolvedDependencies"]] == [{"gitCommit": "4e7d"}]
 
 
-def test_it_names_the_image_by_its_digest(world: World, ada: Account):
-    """A pull by that digest gives what the job ran from."""
-    sha256 = "5f" * 32
-    image = {"image": "host:5000/acme/tools:1", "image_digest": f"host:5000/acme/tools@sha256:{sha256}"}
-    definition = statement(asked(world, ada, image=image, **OF_TAG))["predicate"]["buildDefinition"]
+def test_it_names_images_by_their_digests(world: World, ada: Account):
+    """A pull by that digest gives what the job or a service ran from; of other images nothing is said."""
+    tools, imported = "5f" * 32, "60" * 32
+    digests = ImageDigests(
+        f"host:5000/acme/tools@sha256:{tools}",
+        {"again": f"host:5000/acme/tools@sha256:{tools}", "db": f"sha256:{imported}"},
+    )
+    services = {"again": "host:5000/acme/tools:1", "db": "database:1", "built": "debian:12"}
+    answer = asked(world, ada, image="host:5000/acme/tools:1", digests=digests, services=services, **OF_TAG)
+    definition = statement(answer)["predicate"]["buildDefinition"]
     assert definition["resolvedDependencies"][1:] == [
         {
             "name": "host:5000/acme/tools:1",
-            "uri": f"pkg:oci/tools@sha256%3A{sha256}?repository_url=host:5000/acme/tools",
-            "digest": {"sha256": sha256},
-        }
+            "uri": f"pkg:oci/tools@sha256%3A{tools}?repository_url=host:5000/acme/tools",
+            "digest": {"sha256": tools},
+        },
+        {"name": "database:1", "digest": {"sha256": imported}},
     ]
     build = world.storage.builds.find(ada.org, "web", 1)
     assert build is not None
     (job,) = ada.client.simulate_get(f"{ada.path}/pipelines/web/builds/1/jobs").json["data"]
-    assert job["image_digest"] == image["image_digest"]
+    assert (job["image_digest"], job["service_image_digests"]) == (digests.image, digests.services)
 
 
 def moment(at: datetime | None) -> str:

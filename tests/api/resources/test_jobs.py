@@ -51,6 +51,7 @@ def test_a_job_record_is_whole(pipeline: PipelinePath):
         "services": [],
         "image": "debian:12",
         "image_digest": None,
+        "service_image_digests": {},
         "created_at": "2026-01-02T03:04:05.000000Z",
         "started_at": None,
         "finished_at": None,

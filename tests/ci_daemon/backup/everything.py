@@ -32,6 +32,7 @@ from storage import (
     GateState,
     GitCredential,
     HoldEnd,
+    ImageDigests,
     Job,
     JobOutputs,
     JobState,
@@ -155,7 +156,9 @@ class Everything:
         self.storage.leases.active(lease.id)
         self.storage.attempts.leased(job.id)
         self.storage.attempts.name_disk(job.id, f"name of {job.uuid}")
-        self.storage.leases.start(lease.id, job.id, image_digest="docker.io/library/debian@sha256:5f5f")
+        self.storage.leases.start(
+            lease.id, job.id, digests=ImageDigests("docker.io/library/debian@sha256:5f5f", {"db": "sha256:5f5f"})
+        )
         self.storage.leases.note_running(lease.id)
         attempt = self.storage.jobs.get(job.id)
         assert attempt is not None

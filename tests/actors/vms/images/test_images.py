@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import os
@@ -31,7 +32,8 @@ class TestImporting:
         tar = root_tar(
             info("./etc/secret", uid=42, mode=0o4750), info("etc/link", tarfile.SYMTYPE, target="/etc/secret")
         )
-        image = store.import_("mine:1", io.BytesIO(pack(tar)), source="rootfs.tar")  # type: ignore[operator] # a function of the list
+        packed = pack(tar)  # type: ignore[operator] # a function of the list
+        image = store.import_("mine:1", io.BytesIO(packed), source="rootfs.tar")
         tree = store.path("mine:1")
         found = (tree / "etc" / "secret").stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (
@@ -42,6 +44,7 @@ class TestImporting:
         assert (tree / "etc" / "link").readlink() == Path("/etc/secret")
         assert tree.stat().st_uid == idmap.root_uid
         assert (image.name, image.source) == ("mine:1", "rootfs.tar")
+        assert image.digest == f"sha256:{hashlib.sha256(packed).hexdigest()}"
         assert image.size > 0
         assert list(store.list()) == [image]
 
