@@ -67,12 +67,14 @@ class GitLabServer:
         return MISSING
 
     def _set_status(self, status: dict[str, Any]) -> Reply:
-        """Refuse a state that comes again, as earlier releases do.
+        """Refuse a state that comes again before the end, as earlier releases do.
+
+        After the end a status is a new one, of any state.
 
         https://gitlab.com/gitlab-org/gitlab-foss/-/issues/25807
         """
         before = [each for each in self.statuses if (each["sha"], each["name"]) == (status["sha"], status["name"])]
-        if before and before[-1]["state"] == status["state"]:
+        if before and before[-1]["state"] == status["state"] in {"pending", "running"}:
             return Reply(400, {"message": "Cannot transition status via :enqueue from :pending (Reason(s): …)"})
         self.statuses.append(status)
         return Reply(201, {"id": len(self.statuses), "status": status["state"]})
