@@ -43,11 +43,17 @@ LOOKS = {
     "creating": _WAITS,
     "parked": _WAITS,
     "canceled": Look("⊘", "ended", "dim"),
+    "soft_failed": Look("!", "doubt", "yellow"),
     "passed": Look("✓", "passed", "green"),
     "skipped": Look("»", "ended", "dim"),
     "ended": Look("»", "ended", "dim"),
 }
-"""All states of builds, jobs and leases, of a VM that renders or is held: the worst first."""
+"""All states of builds, jobs and leases, of a VM that renders or is held, of a job that may fail: the worst first."""
+
+
+def state_of_job(state: str, *, soft_failed: bool) -> str:
+    """Return a job's state, with a name of its own for a failure that does not fail the build."""
+    return "soft_failed" if soft_failed else state
 
 
 def look_of(state: str) -> Look:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from actors.render.discovery import discover, render_archive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
     from actors.render.guest.load import in_folder
-    from actors.render.mistakes import FileMistake, without_excerpts
+    from actors.render.mistakes import FileMistake, parts_of, without_excerpts
     from actors.render.tracebacks import PipelineError, errors_in, printed_before
     from actors.render.yaml_files import FilesInvalid
     from actors.settings import RenderSettings

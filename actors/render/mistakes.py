@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from storage import immutable, pattern
@@ -63,6 +64,12 @@ def in_words(mistakes: Iterable[FileMistake]) -> str:
     for place, each in enumerate(mistakes):
         said += [str(each), *([each.excerpt] if place < _MOST_EXCERPTS and each.excerpt else [])]
     return "\n".join(said)
+
+
+def parts_of(message: str) -> list[tuple[bool, str]]:
+    """Return the sentences and the excerpts of `in_words`, in order: True for an excerpt, whose lines must not wrap."""
+    grouped = groupby(message.split("\n"), key=lambda line: _EXCERPT.match(line) is not None)
+    return [(excerpt, "\n".join(lines)) for excerpt, lines in grouped]
 
 
 def without_excerpts(message: str) -> str:

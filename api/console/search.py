@@ -26,7 +26,10 @@ class SearchPage(Page):
         caller, text = self._site.access.caller(req), (req.get_param("q") or "").strip()[:MOST_LETTERS]
         found = found_by(self._site.storage, caller.user.id, text) if text else SearchResults()
         listed = self._site.storage.build_history.listed({each.id for each in found.builds})
-        pages = host_pages(self._site, found.builds)
+        pages, pipelines = host_pages(self._site, found.builds), self._site.storage.pipelines
+        names = {
+            each: its.name for each in {build.pipeline_id for build in found.builds} if (its := pipelines.by_id(each))
+        }
         self._site.pages.show(
             req,
             resp,
@@ -35,7 +38,10 @@ class SearchPage(Page):
             found=found,
             lines=[
                 BuildLine(
-                    each, people=listed[each.id].people if each.id in listed else BuildPeople(), pages=pages[each.id]
+                    each,
+                    people=listed[each.id].people if each.id in listed else BuildPeople(),
+                    pipeline=names.get(each.pipeline_id, ""),
+                    pages=pages[each.id],
                 )
                 for each in found.builds
             ],

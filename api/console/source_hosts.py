@@ -18,7 +18,7 @@ from api.operations import bitbucket, github_installations, merge_queue, repo_de
 from api.operations.repo_deliveries import connected_delivery
 from api.operations.repositories import deploy_key_of
 from api.operations.things import connected_repository
-from storage import GIT, Role, immutable
+from storage import GIT, Role, immutable, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
     from api.operations.operation import Call
-    from storage import HostConnection, Repository
+    from storage import HostConnection, PushOutcome, Repository
 
 _DELIVERIES = 30
 _OUTCOMES = 20
+_BUILD = pattern(r"([\w-]+ #\d+)")
 _MOST_SHOWN = 256 * 1024
 _OF_ACCOUNTS = ("github", "bitbucket")
 """The hosts whose repositories come and go with an account."""
@@ -123,7 +124,7 @@ class RepositoryPage(Page):
             host_key=None if key is None else fingerprint(key.host_key),
             groups=pipelines_of(self._site, member.organization, self._site.access.caller(req).user.id, repository),
             queue=merge_queue.listed(storage, repository),
-            outcomes=storage.push_outcomes.latest(repository.id, _OUTCOMES),
+            outcomes=[(each, _linked(each)) for each in storage.push_outcomes.latest(repository.id, _OUTCOMES)],
             deliveries=deliveries.rows,
             more=deliveries.next_key,
             admin=member.role.covers(Role.ADMIN),
@@ -209,3 +210,9 @@ def add_source_host_pages(routes: Routes, site: Site) -> None:
     routes.add_page(f"{one}/deliveries/{{delivery_id}}", page_of_one, "delivery")
     form = OperationForm(site, repo_deliveries.redeliver_to_repo, again)
     routes.add_page(f"{one}/deliveries/{{delivery_id}}/redeliver", form)
+
+
+def _linked(found: PushOutcome) -> list[tuple[str, str]]:
+    """Return the outcome of a push in pieces, each with the page that it leads to, or none."""
+    pages = {f"{page.split('/')[2]} #{page.rpartition('/')[2]}": page for page in found.pages.splitlines()}
+    return [(piece, pages.get(piece, "")) for piece in _BUILD.split(found.outcome)]

@@ -10,7 +10,7 @@ STYLES = (Path(__file__).parents[2] / "api/console/static/tokens.css").read_text
 
 
 def test_every_state_has_a_look():
-    assert set(LOOKS) == {*BuildState, *JobState, *LeaseState, "rendering", "held"}
+    assert set(LOOKS) == {*BuildState, *JobState, *LeaseState, "rendering", "held", "soft_failed"}
 
 
 def test_every_tone_has_a_colour():
@@ -20,4 +20,5 @@ def test_every_tone_has_a_colour():
 
 def test_what_needs_a_look_first_is_the_worst():
     assert worst({"passed", "running", "failed"}) == "failed"
+    assert worst({"soft_failed", "passed"}) == "soft_failed"
     assert worst({"skipped", "passed"}) == "passed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.pages import plain_text
-from api.state_looks import worst
+from api.state_looks import state_of_job, worst
 from storage import duration, immutable, pattern
 
 if TYPE_CHECKING:
@@ -127,8 +127,14 @@ def _walked(below: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
 
 
 def _sibling(key: str, jobs: Sequence[Job], level: int, shown: str) -> Sibling:
-    cells = tuple(Sibling(job.name, job.state, level, job.uuid, _took(job), current=job.uuid == shown) for job in jobs)
-    return cells[0] if len(cells) == 1 else Sibling(key, worst({job.state for job in jobs}), level, cells=cells)
+    cells = tuple(
+        Sibling(job.name, _shown(job), level, job.uuid, _took(job), current=job.uuid == shown) for job in jobs
+    )
+    return cells[0] if len(cells) == 1 else Sibling(key, worst({_shown(job) for job in jobs}), level, cells=cells)
+
+
+def _shown(job: Job) -> str:
+    return state_of_job(job.state, soft_failed=job.soft_failed)
 
 
 def _took(job: Job) -> str:

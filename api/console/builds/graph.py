@@ -119,8 +119,9 @@ def lay_out(
 ) -> GraphLayout:
     """Place every job in the layer after its last prerequisite, near what it waits for.
 
-    With ``fold``, jobs that wait for the same jobs, and for which the same jobs wait, share a node if they are at least
-    four. The cells of a matrix share one anyway, unless it is ``opened``. Nodes come in topological order.
+    An edge that others imply is left out. With ``fold``, jobs that wait for the same jobs, and for which the same jobs
+    wait, share a node if they are at least four. The cells of a matrix share one anyway,
+    unless it is ``opened``. Nodes come in topological order.
     """
     critical = critical_path(nodes, edges)
     groups = _grouped(nodes, edges, opened, fold=fold)
@@ -130,9 +131,12 @@ def lay_out(
     kinds: dict[tuple[int, int], bool] = {}
     for edge in edges:
         start, to = group_of[edge.start], group_of[edge.to]
+        kinds[start, to] = kinds.get((start, to), False) or edge.disk
+    for start, to in sorted(_implied(kinds, len(groups))):
+        del kinds[start, to]
+    for start, to in kinds:
         before[to].add(start)
         after[start].add(to)
-        kinds[start, to] = kinds.get((start, to), False) or edge.disk
     layers = _layers(len(groups), before)
     ways = _ways(kinds, layers, before, after)
     rows = _rows(layers, before, after)
@@ -192,6 +196,22 @@ def _folded(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> list[list
     for group in alike.values():
         groups.extend([group] if len(group) >= _FOLD_AT else [[position] for position in group])
     return groups
+
+
+def _implied(edges: Mapping[tuple[int, int], bool], count: int) -> set[tuple[int, int]]:
+    """Return the edges that others imply, but for those that share a disk."""
+    before: dict[int, set[int]] = defaultdict(set)
+    for start, to in edges:
+        before[to].add(start)
+    above: list[int] = []  # of each node all that it waits for, as bits
+    implied = set()
+    for to in range(count):
+        of_others = 0
+        for start in before[to]:
+            of_others |= above[start]
+        implied |= {(start, to) for start in before[to] if of_others >> start & 1 and not edges[start, to]}
+        above.append(of_others | sum(1 << start for start in before[to]))
+    return implied
 
 
 def _layers(count: int, before: Mapping[int, set[int]]) -> list[int]:

@@ -82,7 +82,7 @@ class LiveBuild:
         known = {} if before is None else {job.position: job for job in before.view.jobs}
         changed = tuple(job for job in now.view.jobs if known.get(job.position) != job)
         html = self._write(now.view, changed)
-        states = {job.position: job.state for job in changed}
+        states = {job.position: job.shown for job in changed}
         have_joined = any(job.position not in known and job.generated_by for job in changed)
         return (
             f"id: {now.tag}\nevent: states\ndata: {json.dumps(states)}\n\n".encode()

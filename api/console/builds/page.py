@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import falcon
 
 from actors import source_hosts
+from actors.render import parts_of
 from actors.test_reports import CaseOutcome
 from api.console.artifacts import trees
 from api.console.builds.debugging import held_vms
@@ -220,13 +221,13 @@ class BuildPage(Page):
         storage = self._site.storage
         message = build.error_message or ""
         if build.error_code is None:
-            return {"why": message, "render_log": "", "positions": []}
+            return {"why_parts": parts_of(message), "render_log": "", "positions": []}
         log = ""
         if storage.renders.get(build.id) is not None and build.logs_expired_at is None:
             log = storage.logs.reader(build.uuid, RENDER_LOG).read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace")
         positions = positions_of(message, log, storage.builds.pipeline_ir(build.id))
         # The output has the whole traceback.
-        return {"why": cause_of(message) if log else message, "render_log": log, "positions": positions}
+        return {"why_parts": parts_of(cause_of(message) if log else message), "render_log": log, "positions": positions}
 
 
 def count_of_tests(read: ReadReports) -> str:
@@ -237,9 +238,9 @@ def count_of_tests(read: ReadReports) -> str:
 
 def _in_signs(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:
     """Return how many jobs of a node are in which state."""
-    return in_signs([by_position[position].state for position in positions])
+    return in_signs([by_position[position].shown for position in positions])
 
 
 def _worst(positions: Sequence[int], by_position: Mapping[int, JobView]) -> str:
     """Return the state of a node: of several jobs the one that matters most."""
-    return worst({by_position[position].state for position in positions})
+    return worst({by_position[position].shown for position in positions})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors import wait_reason
 from api.console.pages import title_of
 from api.engine import waiting_reason
-from api.state_looks import worst
+from api.state_looks import state_of_job, worst
 from storage import BuildState, GateState, JobState, duration, immutable
 
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class JobView:
     """The name of the job that generated it."""
 
     @property
+    def shown(self) -> str:
+        """Its state, with a name of its own for a failure that does not fail the build."""
+        return state_of_job(self.state, soft_failed=self.soft_failed)
+
+    @property
     def runs(self) -> bool:
         """True if time passes for it."""
         return self.started_at is not None and self.finished_at is None
@@ -82,7 +87,7 @@ class MatrixView:
     @property
     def state(self) -> str:
         """The state that matters most."""
-        return worst({cell.state for cell in self.cells})
+        return worst({cell.shown for cell in self.cells})
 
     @property
     def counts(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from api.state_looks import state_of_job
 from storage import immutable
 
 if TYPE_CHECKING:
@@ -85,5 +86,6 @@ def time_line(
         if since is not None and job.finished_at is None and job.state.waiting:
             bars.append(bar("waiting", since, None))
         shown = tuple(each for each in bars if each is not None)
-        lanes.append(Lane(job.position, job.uuid, job.name, job.state, shown))
+        state = state_of_job(job.state, soft_failed=job.soft_failed)
+        lanes.append(Lane(job.position, job.uuid, job.name, state, shown))
     return TimeLine(tuple(lanes), whole)

@@ -2,7 +2,7 @@
 
 const STEP = 60;
 const FACTOR = 1.25;
-const LEAST = 0.05, LEAST_READABLE = 0.8, MOST = 4;
+const LEAST = 0.05, LEAST_WHOLE = 0.33, READABLE = 0.8, MOST = 4;
 
 function button(text, act) {
   const made = Object.assign(document.createElement("button"), {type: "button", className: "tool", textContent: text});
@@ -42,8 +42,9 @@ function start(frame) {
   frame.classList.add("moves");
   svg.setAttribute("width", "100%");
   svg.setAttribute("height", "100%");
-  frame.style.height = `${Math.min(Math.max(size.height + 4, 140), innerHeight * 0.7)}px`;
-  scale = Math.max(LEAST_READABLE, fitting());
+  const wide = Math.min(1, frame.clientWidth / size.width);
+  scale = wide < LEAST_WHOLE ? READABLE : wide;  // the whole width, unless nobody could tell one node from the next
+  frame.style.height = `${Math.min(Math.max(size.height * scale + 4, 140), innerHeight * 0.7)}px`;
   const first = svg.querySelector("[data-jobs] rect")?.getBBox();
   x = Math.min(0, (size.width - frame.clientWidth / scale) / 2);
   if (first) y = first.y + first.height / 2 - frame.clientHeight / scale / 2;

@@ -49,6 +49,15 @@ function tellOfFailures(changed) {
   if (Object.values(changed).some(state => ["failed", "timed_out"].includes(state))) document.body.dispatchEvent(new Event("failed"));
 }
 
+// The title and the icon of a tab have the state of its build.
+function entitle() {
+  const state = document.querySelector("#build-state .state");
+  if (!state || document.title.startsWith(`${state.dataset.sign} `)) return;
+  document.title = document.title.replace(/^\S+ /, `${state.dataset.sign} `);
+  const icon = document.querySelector("link[rel=icon]");
+  icon.href = `${icon.href.split("#")[0]}#${state.dataset.tone}`;
+}
+
 function announce() {
   const summary = document.getElementById("summary");
   const announcement = document.getElementById("announcement");
@@ -69,6 +78,7 @@ function replaceChanged(html) {
     if (focused) (each.querySelector("a") ?? each).focus();
   }
   tick();
+  entitle();
   announce();
 }
 

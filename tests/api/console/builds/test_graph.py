@@ -98,3 +98,9 @@ def test_the_cells_of_a_matrix_share_a_node_that_opens():
     assert len(closed.lines) == 2
     opened = lay_out([*named, GraphNode(3, "end")], edges, fold=True, opened=["test"])
     assert [node.name for node in opened.nodes] == ["base", "test (1)", "test (2)", "end"]
+
+
+def test_an_edge_that_others_imply_is_left_out():
+    three = [GraphNode(0, "a"), GraphNode(1, "b"), GraphNode(2, "c")]
+    assert len(lay_out(three, [GraphEdge(0, 1), GraphEdge(1, 2), GraphEdge(0, 2)]).lines) == 2
+    assert len(lay_out(three, [GraphEdge(0, 1), GraphEdge(1, 2), GraphEdge(0, 2, disk=True)]).lines) == 3
