@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pykka
@@ -82,7 +83,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             images,
             clock,
             engine_settings(config, settings.url, server.local_address),
-            lambda parts: PollerComposition(parts, hosts, build_document).pollers,
+            lambda parts: PollerComposition(parts, hosts, partial(build_document, storage)).pollers,
             metrics=PrometheusMetrics(),
         )
         stack.callback(_stop_leaked_actors)

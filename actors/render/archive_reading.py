@@ -32,12 +32,12 @@ Place: TypeAlias = "tuple[str, str, int, int]"
 
 
 class _Found(NamedTuple):
-    """The files of pipelines: those in `.hm`, in folders of it, or if it is empty of others."""
+    """The files of pipelines: those in `.hm`, in folders of it, or if it is empty of others; and those in Python."""
 
     own: list[Place]
     of_jobs: list[Place]
     of_others: list[Place]
-    has_python: bool
+    scripts: list[Place]
 
     @property
     def words(self) -> str:
@@ -79,7 +79,8 @@ def read_documents(
     """Return the pipelines of the documents that Python files have made, or all mistakes in them."""
     from actors.render.yaml_reading import read  # noqa: PLC0415 - pydantic
 
-    return read(archive, manifest, [], documents, _found(Path(manifest)).of_jobs, others, now)
+    found = _found(Path(manifest))
+    return read(archive, manifest, [], documents, found.of_jobs, others, now, found.scripts)
 
 
 def warm() -> None:
@@ -99,9 +100,11 @@ def _found(manifest: Path) -> _Found:
     places = [(each.path.count(b"/") == 1, _place(each)) for each in below]
     own = [place for is_own, place in places if is_own]
     of_jobs = [place for is_own, place in places if not is_own and is_yaml_name(place[0])]
-    has_python = any(place[0].endswith(".py") for place in own)
     return _Found(
-        [place for place in own if is_yaml_name(place[0])], of_jobs, [] if own else _of_others(manifest), has_python
+        own=[place for place in own if is_yaml_name(place[0])],
+        of_jobs=of_jobs,
+        of_others=[] if own else _of_others(manifest),
+        scripts=[place for _, place in places if place[0].endswith(".py")],
     )
 
 
@@ -125,4 +128,4 @@ def _read(archive: str, manifest: str, found: _Found, now: float, others: dict[s
     if found.of_others:
         return {**translate(archive, found.of_others, now), "wanted": [], "alone": True}
     answer = read(archive, manifest, found.own, "[]", found.of_jobs, others, now)
-    return {**answer, "notes": [], "alone": not found.has_python}
+    return {**answer, "notes": [], "alone": not any(name.count("/") == 1 for name, *_ in found.scripts)}

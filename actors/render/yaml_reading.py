@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.ir.decoding import quoted
 from actors.ir.language.model import Pipeline
@@ -20,6 +20,9 @@ from actors.render.archive_reading import FOLDER, Place
 from actors.render.mistakes import with_sources
 from storage import BuildErrorCode
 from storage.files import EntryKind, changed_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MOST_FILES = 100
 _MOST_BYTES = 1 << 20
@@ -37,11 +40,13 @@ def read(
     below: list[Place],
     others: dict[str, dict[str, str]],
     now: float,
+    scripts: Sequence[Place] = (),
 ) -> dict[str, Any]:
     """Return the pipelines of files, and of documents in JSON, or all mistakes in them.
 
     ``below`` are the files of jobs that they may use, and ``others`` the texts of those of other repositories, or why
-    there is none. If some of these are not there yet, it returns their names alone, as ``wanted``.
+    there is none. If some of these are not there yet, it returns their names alone, as ``wanted``. ``scripts`` are the
+    Python files of the documents, whose lines mistakes show.
     """
     parsed: list[PipelineFile] = []
     mistakes: list[_Mistake] = []
@@ -81,6 +86,8 @@ def read(
             mistakes.append((each.name, mark.line, mark.column, BuildErrorCode.INVALID_IR, message))
         pipelines[declared["slug"]] = declared
     texts |= {each.name: each.text for each in used.values()}
+    faulty = {mistake[0] for mistake in mistakes}
+    texts |= dict(_contents(archive, [each for each in scripts if each[0] in faulty], []))
     return {"pipelines": list(pipelines.values()), "mistakes": with_sources(mistakes, texts), "wanted": []}
 
 

@@ -35,8 +35,9 @@ from api.operations.things import (
     ThisMembership,
     ThisPipeline,
     ThisUser,
+    is_member,
 )
-from storage import ApprovalNotAwaited, BuildState, Page, Priority, document_of, immutable, showing
+from storage import ApprovalNotAwaited, BuildState, Page, Priority, VerifiedEvent, document_of, immutable, showing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,8 @@ class BuildRecord:
     ``strict_shell`` each line of a command that fails fails its step. ``warnings`` name what in its pipeline has no
     effect, such as unknown keys. ``inputs`` are what it was given by name, besides defaults. One of a pull request that
     is built merged has the files of ``merge_commit``, the merge of ``commit`` into ``base_commit``. ``priority`` says
-    why it was made, and so when its jobs get VMs before others of their organization.
+    why it was made, and so when its jobs get VMs before others of their organization. ``event`` is what it was made
+    for; ``author`` is the commit's, or else who pushed or began it, for members alone.
     """
 
     uuid: Uuid
@@ -98,11 +100,20 @@ class BuildRecord:
     base_commit: str | None
     merge_commit: str | None
     priority: Priority
+    event: VerifiedEvent
+    author: str | None
 
     @classmethod
-    def of(cls, build: Build, pending_reason: str | None = None) -> BuildRecord:
+    def of(cls, build: Build, pending_reason: str | None = None, author: str | None = None) -> BuildRecord:
         """Return the record of a stored build."""
-        return showing(cls, build, uuid=build.external_id, pending_reason=pending_reason)
+        return showing(
+            cls,
+            build,
+            uuid=build.external_id,
+            pending_reason=pending_reason,
+            event=build.verified_event,
+            author=author or None,
+        )
 
     @property
     def seconds(self) -> float | None:
@@ -128,16 +139,26 @@ class ForcedBuild:
     errors: tuple[str, ...]
 
 
-def build_document(build: Build) -> dict[str, object]:
+def build_document(storage: Storage, build: Build) -> dict[str, object]:
     """Return a build as webhooks show it."""
-    return document_of(BuildRecord.of(build))
+    return document_of(BuildRecord.of(build, author=storage.build_history.people(build.id).first))
 
 
 @operation("listBuilds", GET, _BUILDS, "A page of builds.", callers=READERS)
 def list_builds(call: Call, pipeline: ReadablePipeline, span: Span) -> Page[BuildRecord]:
     """List the pipeline's builds, newest first."""
     page = call.storage.builds.page(pipeline.id, span.limit, span.after)
-    return Page(tuple(_record(call, each) for each in page.rows), page.next_key)
+    shown = {each.id for each in page.rows} if is_member(call.storage, call.caller, pipeline.organization_id) else ()
+    listed = call.storage.build_history.listed(shown) if shown else {}
+    return Page(
+        tuple(
+            BuildRecord.of(
+                each, pending_reason(call.storage, each), listed[each.id].people.first if each.id in listed else None
+            )
+            for each in page.rows
+        ),
+        page.next_key,
+    )
 
 
 @operation("createBuild", POST, _BUILDS, created(_CREATED), errors=_NOT_CREATED, callers=STARTERS)
@@ -147,7 +168,7 @@ def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[Crea
     Without `pipeline_ir` the response comes when the build is rendered. While the host is drained or its disk is
     nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
     """
-    return _record(call, call.creation.create(call, pipeline, submission))
+    return record_of_build(call, call.creation.create(call, pipeline, submission))
 
 
 @operation(
@@ -166,7 +187,7 @@ def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[Start
     source is there, the build has no commit. A name that the repository does not have, or inputs that do not fit, fail
     the build with a sentence.
     """
-    return _record(call, call.creation.start(call, pipeline, submission))
+    return record_of_build(call, call.creation.start(call, pipeline, submission))
 
 
 @operation(
@@ -185,13 +206,13 @@ def create_build_by_source(
     Case matters in `source_slug`, not in `repo_name`; of several matching pipelines the oldest is used. If there is
     none and the source in the body declares one, it is created with the slug `<owner>-<repo>-<source_slug>`.
     """
-    return _record(call, call.creation.create_by_source(call, member.organization, submission))
+    return record_of_build(call, call.creation.create_by_source(call, member.organization, submission))
 
 
 @operation("getBuild", GET, BUILD, "The build.", callers=READERS)
 def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
     """Get a build."""
-    return _record(call, build)
+    return record_of_build(call, build)
 
 
 @operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.", callers=STARTERS)
@@ -204,7 +225,7 @@ def cancel_build(call: Call, build: ThisBuild) -> BuildRecord:
             call.engine.cancel(build.id)
         except EngineBusy as error:
             raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
-    return _record(call, call.storage.builds.get(build.id) or build)
+    return record_of_build(call, call.storage.builds.get(build.id) or build)
 
 
 @operation("approveBuild", POST, f"{BUILD}/approve", "The build, which may run now.", errors=("approval_not_awaited",))
@@ -218,7 +239,7 @@ def approve_build(call: Call, build: ThisBuild) -> BuildRecord:
     except ApprovalNotAwaited as error:
         raise ApiError("approval_not_awaited", f"build {build.number} cannot be approved: {error}") from None
     call.engine.jobs_added(build.id)
-    return _record(call, approved)
+    return record_of_build(call, approved)
 
 
 @operation(
@@ -239,7 +260,7 @@ def rebuild_build(
     that the response is 410. If the build was never rendered, its source is rendered again, and the response comes
     when that is done. With `debug` the VMs of failed jobs are held, whatever the first build asked for.
     """
-    return _record(call, call.creation.rebuild(call, pipeline, build, submission))
+    return record_of_build(call, call.creation.rebuild(call, pipeline, build, submission))
 
 
 @operation("retryBuild", POST, f"{BUILD}/retry", "The build, which runs again.", errors=NOT_RETRIED, callers=STARTERS)
@@ -252,7 +273,7 @@ def retry_build(call: Call, build: ThisBuild) -> BuildRecord:
     from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
 
     retried = retry_in_place(call.storage, call.engine, build, budget_id=call.budget_id)
-    return _record(call, retried)
+    return record_of_build(call, retried)
 
 
 @owners_operation("forceFinishBuild", POST, f"{BUILD}/force-finish")
@@ -265,7 +286,7 @@ def force_finish_build(call: Call, build: ThisBuild, body: ForceFinishRequest) -
 
     leases = call.storage.force_finish.end(build.id, body.state, actor=call.actor, note=body.note)
     errors = end_vms(call, leases)
-    ended = BuildRecord.of(call.storage.builds.get(build.id) or build)
+    ended = record_of_build(call, call.storage.builds.get(build.id) or build)
     return ForcedBuild(ended, f"{body.state}: {body.note}", len(leases) - len(errors), errors)
 
 
@@ -278,8 +299,11 @@ def pending_reason(storage: Storage, build: Build) -> str | None:
     return wait_reason(storage, build)
 
 
-def _record(call: Call, build: Build) -> BuildRecord:
-    return BuildRecord.of(build, pending_reason(call.storage, build))
+def record_of_build(call: Call, build: Build) -> BuildRecord:
+    """Return a build as the caller may see it."""
+    member = is_member(call.storage, call.caller, build.organization_id)
+    author = call.storage.build_history.people(build.id).first if member else None
+    return BuildRecord.of(build, pending_reason(call.storage, build), author)
 
 
 @immutable

@@ -11,7 +11,7 @@ from api.body import (
 )
 from api.builds.bodies import RollBackRequest  # noqa: TC001 - read in hints, and by the command
 from api.errors.catalog import ApiError
-from api.operations.builds import NOT_REPEATED, BuildRecord
+from api.operations.builds import NOT_REPEATED, BuildRecord, record_of_build
 from api.operations.jobs import JobRecord, job_record
 from api.operations.operation import DELETE, GET, PATCH, POST, Call, Found, HostOwner, Span, created, done, operation
 from api.operations.things import JOB, ORGANIZATION, ThisBuild, ThisJob, ThisMembership
@@ -136,7 +136,7 @@ def roll_back_environment(
     By default it repeats the build of the deployment before the current one; any member can. Its job asks for an
     approval as always. The source of a build is kept for a while; after that the response is 410.
     """
-    return BuildRecord.of(call.creation.roll_back(call, environment, submission))
+    return record_of_build(call, call.creation.roll_back(call, environment, submission))
 
 
 @operation("updateEnvironment", PATCH, _ENVIRONMENT, "The environment as it is now.", role=Role.ADMIN)

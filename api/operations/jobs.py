@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from api.openapi.operations import Parameter
-from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason
+from api.operations.builds import NOT_RETRIED, BuildRecord, pending_reason, record_of_build
 from api.operations.operation import GET, POST, READERS, STARTERS, Call, Query, Span, operation
 from api.operations.things import BUILD, JOB, ReadableBuild, ReadableJob, ThisBuild, ThisJob, job_in_build
 from storage import AnnotationLevel, Gate, JobState, Page, example, immutable, showing
@@ -213,7 +213,7 @@ def retry_job(call: Call, build: ThisBuild, job: ThisJob) -> BuildRecord:
     from api.builds.creation import retry_in_place  # noqa: PLC0415 - planning takes long to import
 
     retried = retry_in_place(call.storage, call.engine, build, job, budget_id=call.budget_id)
-    return BuildRecord.of(retried, pending_reason(call.storage, retried))
+    return record_of_build(call, retried)
 
 
 def job_record(call: Call, build: Build, uuid: str) -> JobRecord:

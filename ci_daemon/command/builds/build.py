@@ -20,7 +20,8 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.text import printable
 from storage import document_of
 
-_COLUMNS = ("number", "state", "branch", "commit", "created_at", "took_seconds")
+_COLUMNS = ("number", "state", "branch", "commit", "author", "event", "created_at", "took_seconds", "url", "message")
+_OPTIONAL = ("url", "event", "author", "took_seconds")
 _CULPRIT_COLUMNS = ("number", "commit", "state", "passed")
 _JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
@@ -50,7 +51,11 @@ def list_builds(session: Session, *, name: PipelineName, limit: int) -> None:
         newest = islice(door.rows(builds.list_builds, name.names), limit)
         documents = [build_document(name, each) for each in newest]
     session.remember(f"build/{each['name']}" for each in documents)
-    session.table(documents, _COLUMNS, f"{name} has no build")
+    pages = session.pages_url()
+    rows = [{**each, "url": BuildName.parse(str(each["name"])).page(pages)} for each in documents]
+    if not session.json:
+        rows = [{**each, "message": str(each["message"] or "").partition("\n")[0]} for each in rows]
+    session.table(rows, _COLUMNS, f"{name} has no build", optional=_OPTIONAL)
 
 
 @build.command(cls=SharedCommand, reads=True)
@@ -61,6 +66,7 @@ def show(session: Session, *, name: BuildName) -> None:
     with session.door() as door:
         document = build_document(name.of_pipeline, door.perform(builds.get_build, name.names))
         steps = [job_document(each) for each in door.rows(jobs.list_jobs, name.names)]
+    document["url"] = name.page(session.pages_url())
     session.remember(f"step/{name}/{each['key']}" for each in steps)
     if session.json:
         session.answer({**document, "jobs": steps}, "")

@@ -232,8 +232,11 @@ def test_mistakes_of_python_files_have_the_lines_of_calls(source: Source):
         source.read({".hm/ci.py": text, "src/x.c": ""}).with_others(rendered(text))
     assert str(caught.value).splitlines() == [
         '.hm/ci.py:7:5: jobs.b.imge: unknown key "imge": did you mean "image"?',
+        *(first := ["  7 |     job('b', imge='x', needs='c', run='x')", "    |     ^"]),
         '.hm/ci.py:7:5: jobs.b.needs[0]: unknown job "c": there is "a", "d"',
+        *first,
         '.hm/ci.py:8:5: jobs.d.cpu: expected a whole number, got "2"',
+        *["  8 |     job('d', cpu='2', run='x')", "    |     ^"],
     ]
     assert caught.value.log == b"log"
     missing = source.read({".hm/ci.py": PYTHON})
