@@ -20,8 +20,8 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.terminal.text import printable
 from storage import document_of
 
-_COLUMNS = ("number", "state", "branch", "commit", "author", "event", "created_at", "took_seconds", "url", "message")
-_OPTIONAL = ("url", "event", "author", "took_seconds")
+_COLUMNS = ("number", "state", "branch", "commit", "author", "event", "created_at", "took_seconds", "message")
+_OPTIONAL = ("event", "author", "took_seconds")
 _CULPRIT_COLUMNS = ("number", "commit", "state", "passed")
 _JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
@@ -51,10 +51,12 @@ def list_builds(session: Session, *, name: PipelineName, limit: int) -> None:
         newest = islice(door.rows(builds.list_builds, name.names), limit)
         documents = [build_document(name, each) for each in newest]
     session.remember(f"build/{each['name']}" for each in documents)
-    pages = session.pages_url()
-    rows = [{**each, "url": BuildName.parse(str(each["name"])).page(pages)} for each in documents]
-    if not session.json:
-        rows = [{**each, "message": str(each["message"] or "").partition("\n")[0]} for each in rows]
+    rows: list[dict[str, object]]
+    if session.json:
+        pages = session.pages_url()
+        rows = [{**each, "url": BuildName.parse(str(each["name"])).page(pages)} for each in documents]
+    else:
+        rows = [{**each, "message": str(each["message"] or "").partition("\n")[0]} for each in documents]
     session.table(rows, _COLUMNS, f"{name} has no build", optional=_OPTIONAL)
 
 
