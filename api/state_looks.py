@@ -48,7 +48,10 @@ LOOKS = {
     "skipped": Look("»", "ended", "dim"),
     "ended": Look("»", "ended", "dim"),
 }
-"""All states of builds, jobs and leases, of a VM that renders or is held, of a job that may fail: the worst first."""
+"""All states of builds, jobs and leases, and others that are shown, the worst first.
+
+A VM renders or is held; a job that may fail has failed softly.
+"""
 
 
 def state_of_job(state: str, *, soft_failed: bool) -> str:

@@ -32,7 +32,7 @@ Place: TypeAlias = "tuple[str, str, int, int]"
 
 
 class _Found(NamedTuple):
-    """The files of pipelines: those in `.hm`, in folders of it, or if it is empty of others; and those in Python."""
+    """The files of pipelines: in `.hm`, in folders of it, of others if it is empty, and in Python."""
 
     own: list[Place]
     of_jobs: list[Place]

@@ -67,7 +67,10 @@ def in_words(mistakes: Iterable[FileMistake]) -> str:
 
 
 def parts_of(message: str) -> list[tuple[bool, str]]:
-    """Return the sentences and the excerpts of `in_words`, in order: True for an excerpt, whose lines must not wrap."""
+    """Return the sentences and excerpts of `in_words` in order, with True for an excerpt.
+
+    Lines of an excerpt must not wrap: its caret stands below a column.
+    """
     grouped = groupby(message.split("\n"), key=lambda line: _EXCERPT.match(line) is not None)
     return [(excerpt, "\n".join(lines)) for excerpt, lines in grouped]
 
