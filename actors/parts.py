@@ -10,7 +10,7 @@ from actors.addresses import Addresses
 from actors.cleanup.host_disk import HostDisk
 from actors.log_watchers import LogWatchers
 from actors.metrics import EngineMetrics
-from actors.render.job_files import JobFiles
+from actors.render.yaml_files import JobFiles
 from actors.scheduling.cpu_shares import CpuShares
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         StatusReporterMessage,
     )
     from actors.notifications.announcing import Announcements
-    from actors.render.job_files import FoundFiles
+    from actors.render.yaml_files import FoundFiles
     from actors.repositories.pushes import PushBuilds
     from actors.source_hosts.host import SourceHost
     from storage import Build

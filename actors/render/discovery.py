@@ -14,10 +14,9 @@ from actors.builds.attempt.vm import VmConnection
 from actors.cleanup.host_disk import HostDisk
 from actors.messages import ArchiveRendered
 from actors.render.envelope import Envelope
-from actors.render.job_files import nowhere
 from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
-from actors.render.yaml_files import ArchiveSource
+from actors.render.yaml_files import ArchiveSource, nowhere
 from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from actors.ir import Built
     from actors.parts import VmParts
-    from actors.render.job_files import FoundFiles
     from actors.render.vm import RenderVm, WaitingVm
+    from actors.render.yaml_files import FoundFiles
     from actors.settings import EngineSettings, RenderSettings
     from storage import Clock, Lease, Rendered, Shape, Storage
 

@@ -1,7 +1,7 @@
-"""The pipelines in YAML and documents of Python files, read in a confined process.
+"""The pipelines in YAML, documents of Python files, and files of jobs from other repositories.
 
-For YAML no VM is needed: nothing of the repository runs. The process has bounds of CPU time, memory and time, and so
-have the files and what they expand to.
+For YAML no VM is needed: nothing of the repository runs. A confined process reads it. The process has bounds of CPU
+time, memory and time, and so have the files and what they expand to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from actors import vms
 from actors.render.archive_reading import FOLDER, check_and_read, read_again, read_documents
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from pathlib import Path
 
-    from actors.render.job_files import FoundFiles
     from actors.render.mistakes import FileMistake
     from storage.files import Confinement
 
+FoundFiles: TypeAlias = "dict[str, dict[str, str]]"
+"""By its name in pipelines the ``text`` of each file, or why it is ``refused``."""
+
+_NOBODY = "only a service that the repositories are connected to has files of other repositories"
+_OF_FORK = (
+    "a pull request from a fork takes over jobs of other repositories once a member has approved its build: what they"
+    " say may be private"
+)
 _DOCUMENTS_KEY = "documents"
 _DOCUMENTS = f'"{_DOCUMENTS_KEY}":'
 _BOUNDS = Bounds(cpu_seconds=10, memory_bytes=512 << 20, seconds=30)
@@ -161,3 +168,36 @@ class YamlFiles:
     def rendered(self) -> Rendered:
         """Return the result of a render of these files alone."""
         return Rendered(json.dumps({"schema_version": "1", "pipelines": self.pipelines}), self.log)
+
+
+def refused(names: Sequence[str], why: str) -> FoundFiles:
+    """Return that none of some files is there."""
+    return {name: {"refused": why} for name in names}
+
+
+def nowhere(names: Sequence[str]) -> FoundFiles:
+    """Return that no other repository is known."""
+    return refused(names, _NOBODY)
+
+
+class JobFiles:
+    """The files of jobs of the repositories that an organization has connected.
+
+    Who composes the service says by what they are fetched; a command without repositories has none. Safe in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._fetch: Callable[[str, Sequence[str]], FoundFiles] | None = None
+
+    def come_from(self, fetch: Callable[[str, Sequence[str]], FoundFiles]) -> None:
+        """Let files come from a function of an organization's slug and their names."""
+        self._fetch = fetch
+
+    def find(self, organization: str, names: Sequence[str], *, strangers: bool) -> FoundFiles:
+        """Return files for an organization's build; it blocks while they are fetched.
+
+        It is of ``strangers`` if it is of a fork's commit that no member has approved.
+        """
+        if self._fetch is None:
+            return nowhere(names)
+        return refused(names, _OF_FORK) if strangers else self._fetch(organization, names)

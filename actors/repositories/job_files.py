@@ -11,7 +11,7 @@ from actors.ir.decoding import quoted
 from actors.ir.language.names import nearest
 from actors.ir.language.scalars import JobFileName
 from actors.ir.language.yaml_text import MAX_BYTES
-from actors.render.job_files import refused
+from actors.render.yaml_files import refused
 from actors.repositories.fetching.git import AccessRefused
 from actors.repositories.fetching.mirror import Mirror
 from actors.repositories.fetching.remote import GitError
@@ -20,7 +20,7 @@ from actors.source_hosts.host import HostError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.render.job_files import FoundFiles
+    from actors.render.yaml_files import FoundFiles
     from actors.settings import LiveSettings
     from actors.source_hosts.host import SourceHost
     from storage import Repository, Storage

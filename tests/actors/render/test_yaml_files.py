@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from actors.render import RenderFailed
-from actors.render.job_files import JobFiles
 from actors.render.mistakes import without_excerpts
-from actors.render.yaml_files import ArchiveSource, FilesInvalid, YamlFiles
+from actors.render.yaml_files import ArchiveSource, FilesInvalid, JobFiles, YamlFiles
 from storage import Rendered
 from storage.files import Bounds, Confinement
 from tests.e2e.sources import archive

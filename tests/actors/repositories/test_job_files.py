@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.render.job_files import JobFiles
+from actors.render.yaml_files import JobFiles
 from actors.repositories.job_files import ConnectedJobFiles
 from actors.settings import JobSettings, LiveSettings, PoolSettings
 from actors.source_hosts import PlainGit
