@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import pykka
 
 from actors.builds.attempt.disk_cache import CacheNames, DiskCache
 from actors.builds.job import JobActor
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
         LeasePoolMessage,
         PollStorage,
         RenderPoolMessage,
+        TakeParked,
     )
     from storage import Render
 
@@ -113,7 +117,14 @@ class Composition(VmParts):
             self.clock,
             lambda: self.live_settings.now,
             lambda: self.addresses.pool.post(ResyncLeases()),
+            parked=self.connections,
+            take_parked=self._take_parked,
         )
+
+    def _take_parked(self, wanted: TakeParked) -> None:
+        """Ask the lease pool for a parked VM; one that is being started again gives none."""
+        with suppress(pykka.ActorDeadError):
+            self.addresses.pool.ask(wanted)
 
     @cached_property
     def terminals(self) -> Terminals:

@@ -12,10 +12,11 @@ from storage import immutable
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
     from datetime import datetime
 
     from actors.builds.states import Progress
-    from storage import Lease, Render, Shape
+    from storage import Lease
 
 
 @immutable
@@ -189,15 +190,15 @@ class Drain:
 
 @immutable
 class TakeParked:
-    """Rendering to the lease pool: give this render a parked VM of a provider.
+    """Renders and forks to the lease pool: give away a parked VM of a provider.
 
-    ``taken`` gets its lease; it stays empty if none is parked, or the render is finished.
+    If a ``member`` is given, only one there will do. ``claim`` returns the lease for the row id of one; ``taken``
+    gets it, and stays empty if ``claim`` returns none.
     """
 
-    render: Render
     provider: str
-    image: str
-    shape: Shape
+    claim: Callable[[int], Lease | None]
+    member: str | None = None
     taken: list[Lease] = field(default_factory=list)
 
 

@@ -17,6 +17,8 @@ from actors.builds.attempt.taken_files import FilesMissing
 from actors.builds.attempt.told import variables_of
 from actors.builds.attempt.vm import VmConnection
 from actors.builds.attempt.workspace import await_next_second, lay_taken_files, populate_workspace
+from actors.messages import TakeParked
+from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import admission_block
 from actors.scheduling.scheduler import FairShare, leases_of_jobs
 from storage import HoldEnd, Masker, immutable
@@ -81,14 +83,22 @@ class Forks:
         clock: Clock,
         settings: Callable[[], EngineSettings],
         changed: Callable[[], None],
+        *,
+        parked: ParkedConnections | None = None,
+        take_parked: Callable[[TakeParked], None] = lambda _: None,
     ) -> None:
-        """``changed`` tells the lease pool that there is another VM, or one less."""
+        """``changed`` tells the lease pool that there is another VM, or one less.
+
+        ``take_parked`` asks it for a parked one, to which a connection may be ``parked``.
+        """
         self._storage = storage
         self._providers = providers
         self._images = images
         self._clock = clock
         self._settings = settings
         self._changed = changed
+        self._parked = parked or ParkedConnections()
+        self._take_parked = take_parked
         self._reserving = threading.Lock()
 
     @property
@@ -145,25 +155,23 @@ class Forks:
             raise DiskGone("the image that the disk lies on was removed or replaced: retry the job")
         with self._reserving:
             self._require_room(build.organization_id, origin.shape, provider.name)
-            with storage.transaction():
-                lease = storage.leases.reserve_fork(
-                    str(uuid.uuid4()),
-                    provider.name,
-                    image,
-                    origin.shape,
-                    network=origin.network,
-                    organization_id=build.organization_id,
-                )
-                held(storage.holds.begin_fork(lease.id, job.id, seconds, opened_by, budget_id))
+            lease = self._reserve(
+                build,
+                origin,
+                image,
+                lambda lease: held(storage.holds.begin_fork(lease.id, job.id, seconds, opened_by, budget_id)),
+            )
         self._changed()
         link = VmConnection(provider, self._clock, lease.uuid)
         try:
             try:
-                provider.create(spec_of(lease, None if start is None else start.name, containers=builds_images(job)))
+                self._give_disk(
+                    provider, link, spec_of(lease, None if start is None else start.name, containers=builds_images(job))
+                )
             except (vms.SnapshotNotFound, vms.ImageNotFound) as error:
                 raise DiskGone(f"the disk was removed: {error}") from error
             storage.leases.active(lease.id, member=provider.member(lease.uuid))
-            link.connect()
+            link.connected()
             if start is not None:
                 await_next_second(self._clock, start, link)
             if before:
@@ -173,6 +181,59 @@ class Forks:
             link.disconnect()
             self.end(lease)
             raise
+
+    def _reserve(self, build: Build, origin: Lease, image: str, hold: Callable[[Lease], None]) -> Lease:
+        """Take a parked VM, or reserve a lease for one to make, and ``hold`` it in one transaction.
+
+        ``origin`` is the lease of the VM that has left the disk.
+        """
+        leases = self._storage.leases
+        asked = TakeParked(origin.provider, leases.ready, origin.member)
+        self._take_parked(asked)
+        parked = next(iter(asked.taken), None)
+        try:
+            with self._storage.transaction():
+                lease = (
+                    None
+                    if parked is None
+                    else leases.assign_fork(
+                        parked.id, image, origin.shape, network=origin.network, organization_id=build.organization_id
+                    )
+                )
+                if lease is None:
+                    lease = leases.reserve_fork(
+                        str(uuid.uuid4()),
+                        origin.provider,
+                        image,
+                        origin.shape,
+                        network=origin.network,
+                        organization_id=build.organization_id,
+                    )
+                hold(lease)
+                return lease
+        except BaseException:
+            if parked is not None:
+                self._parked.discard(parked.uuid)
+                self.end(parked)
+            raise
+
+    def _give_disk(self, provider: vms.Provider, link: VmConnection, spec: vms.VmSpec) -> None:
+        """Attach the disk to a parked VM, or make a VM with it: also if the parked one is lost."""
+        if provider.parked(spec.id):
+            if (connection := self._parked.take(spec.id)) is not None:
+                link.use(connection)
+            try:
+                provider.attach(spec)
+            except (vms.SnapshotNotFound, vms.ImageNotFound):
+                raise
+            except vms.VmError as error:
+                _log.warning("parked VM %s takes no disk, so that another is made: %s", spec.id, error)
+                link.disconnect()
+                provider.destroy(spec.id)
+            else:
+                return
+        self._parked.discard(spec.id)
+        provider.create(spec)
 
     def lengthen(self, fork: Fork, seconds: int) -> bool:
         """Hold a fork's VM for ``seconds`` from now; False if its hold has ended."""

@@ -199,7 +199,8 @@ class Rendering:
     def _new_vm(self, wanted: VmWanted, leaving: ExitStack) -> RenderVm:
         """Attach the disk to a parked VM, or make one, and start to load the DSL."""
         shape = wanted.settings.shape
-        asked = TakeParked(self._render, wanted.provider, wanted.image, shape)
+        claim = partial(self._storage.renders.lease_parked, self._render, image=wanted.image, shape=shape)
+        asked = TakeParked(wanted.provider, claim)
         with suppress(pykka.ActorDeadError):
             self._pool.ask(asked)
         lease = next(iter(asked.taken), None) or self._storage.renders.lease(

@@ -212,7 +212,7 @@ class Parking:
 
     def forget_ended(self) -> None:
         """Forget the VMs whose lease has ended."""
-        idle = {each.id for each in self._storage.leases.live() if each.job_id is None}
+        idle = {each.id for each in self._storage.leases.live() if each.job_id is None and not each.is_fork}
         for stock in self._stocks.values():
             for gone in stock.retain(idle):
                 self._connections.discard(gone.uuid)

@@ -135,7 +135,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 self._admission.draining = True
                 self._serve()
             case TakeParked():
-                self._give_to_render(message)
+                self._give_away(message)
                 self.address.post(Reschedule())
             case VmParked(lease, member):
                 self._parking.parked(lease, member)
@@ -270,11 +270,9 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._note_grant(lease)
         self._root.post(Granted(job.build_id, lease))
 
-    def _give_to_render(self, wanted: TakeParked) -> None:
-        parked = self._parking.next(wanted.provider)
-        if parked is None:
-            return
-        lease = self._storage.renders.lease_parked(wanted.render, parked.id, image=wanted.image, shape=wanted.shape)
+    def _give_away(self, wanted: TakeParked) -> None:
+        parked = self._parking.next(wanted.provider, wanted.member)
+        lease = None if parked is None else wanted.claim(parked.id)
         if lease is not None:
             self._parking.taken(lease)
             wanted.taken.append(lease)

@@ -159,6 +159,22 @@ class Leases:
         """Add the lease of a VM with a fork of a job's disk, in the caller's transaction, which also holds it."""
         return self._add(uuid, provider, Claim(image, shape, network=network, organization_id=organization_id))
 
+    def ready(self, lease_id: int) -> Lease | None:
+        """Return the lease of a parked VM; None if it is being made, has ended or is somebody's."""
+        lease = self.get(lease_id)
+        return lease if lease is not None and lease.state is LeaseState.PARKED else None
+
+    def assign_fork(
+        self, lease_id: int, image: str, shape: Shape, *, network: bool, organization_id: int
+    ) -> Lease | None:
+        """Give the lease of a parked VM to a fork, in the caller's transaction, which also holds it.
+
+        None and no change if it has ended. No lease pool may know the VM any more.
+        """
+        if self.ready(lease_id) is None:
+            return None
+        return self._give(lease_id, Claim(image, shape, network=network, organization_id=organization_id))
+
     def assign_render(
         self, lease_id: int, image: str, shape: Shape, *, organization_id: int, build_id: int
     ) -> Lease | None:
@@ -273,7 +289,9 @@ class Leases:
 
     @staticmethod
     def _is_free(lease: Lease | None) -> bool:
-        return lease is not None and not (lease.job_id or lease.build_id or lease.state is LeaseState.ENDED)
+        if lease is None or lease.state is LeaseState.ENDED:
+            return False
+        return lease.job_id is None and lease.build_id is None and not lease.is_fork
 
     def _seconds(self, lease_id: int, until: int) -> float:
         started_at = written(self.get(lease_id)).started_at

@@ -11,6 +11,8 @@ from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
 from tests.e2e.terminal import Terminal
+from tests.state import run_sql
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +29,19 @@ PATCH = """\
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
+    return {"CI_DAEMON_POOL_PARKED": "2", "CI_DAEMON_POOL_MAX_VMS": "4"}
 
 
 @pytest.fixture(autouse=True)
 def _no_vm_is_left(daemon: Daemon) -> Iterator[None]:
     yield
     daemon.end_vms()
+
+
+def used(daemon: Daemon) -> list[str]:
+    """Return the ids of the VMs that are not parked."""
+    sql = "SELECT uuid FROM leases WHERE state <> 'ended' AND organization_id IS NOT NULL"
+    return [vm for (vm,) in run_sql(daemon.state, sql)]
 
 
 def run(build: Build, key: str, **body: Any) -> Any:
@@ -71,7 +79,7 @@ def test_two_forks_of_a_failure_and_one_before_it(daemon: Daemon, pipeline: Pipe
     assert (late["timed_out"], late["output"]) == (True, "begun\n")
 
     assert build.jobs()["test"] == recorded
-    assert daemon.vms() == []
+    assert used(daemon) == []
     entries = client.get(f"/api/v0/billing/transactions/{client.org}")["data"]
     assert [each["description"] for each in entries].count("demo #1 test, forked") == 7
     assert daemon.command("ledger", "verify").returncode == 0
@@ -93,7 +101,7 @@ def test_a_shell_is_a_fork_that_ends_with_it(daemon: Daemon, pipeline: Pipeline)
     try:
         for terminal in terminals:
             terminal.shows("# ")
-        assert len(daemon.vms()) == 2
+        assert len(used(daemon)) == 2
         for number, terminal in enumerate(terminals):
             terminal.type(f"echo {number} >>made; cat made | tr '\\n' -\r")
             terminal.shows(f"hello-{number}-")
@@ -102,6 +110,6 @@ def test_a_shell_is_a_fork_that_ends_with_it(daemon: Daemon, pipeline: Pipeline)
     finally:
         for terminal in terminals:
             terminal.close()
-    daemon.wait_until_idle()
+    until(lambda: used(daemon) == [], "the end of all forks")
     acts = [each["action"] for each in daemon.json("audit", "--limit", "100")]
     assert acts.count("openForkShell") == 2
