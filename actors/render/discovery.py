@@ -179,7 +179,7 @@ def render_archive(
     if files.alone:
         return files.rendered()
     wanted = VmWanted(provider.name, image, settings)
-    vm = _waiting_vm(storage, waiting, wanted)
+    vm = _waiting_vm(storage, waiting, wanted, organization)
     if vm is None:
         claimed = claim_parked(image, settings.shape)
         vm = _new_vm(storage, provider, clock, claimed, connections or ParkedConnections(), wanted)
@@ -190,9 +190,10 @@ def render_archive(
         return files.with_others(vm.loader.load(organization, slug, built))
 
 
-def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted) -> RenderVm | None:
+def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted, organization: str) -> RenderVm | None:
     """Return the VM that waits with the DSL loaded, if it is as wanted."""
-    vm = None if waiting is None else waiting.take(wanted)
+    of = storage.organizations.by_slug(organization)
+    vm = None if waiting is None else waiting.take(wanted, 0 if of is None else of.id)
     if vm is not None and storage.leases.assign_preview(vm.lease.id, wanted.image, wanted.settings.shape) is None:
         vm.close()  # its lease was ended
         return None

@@ -137,8 +137,8 @@ class RenderPool(Supervised[_Message, _Task]):
                 assert_never(message)
 
     def _make_vm(self) -> None:
-        """Let a VM wait for the next render, if none runs."""
-        if not self._running and self._may_wait:
+        """Let a VM wait for the next render, if none runs now, or several organizations render."""
+        if self._may_wait and (not self._running or self._waiting.is_shared):
             self.work(_MakeVm(), self._waiting.make)
 
     @property

@@ -185,7 +185,7 @@ class Rendering:
 
     def _waiting_vm(self, wanted: VmWanted, leaving: ExitStack) -> RenderVm | None:
         """Return the VM that waits with the DSL loaded, if it is as wanted."""
-        vm = self._waiting.take(wanted)
+        vm = self._waiting.take(wanted, self._render.organization_id)
         if vm is None:
             return None
         leaving.callback(vm.close)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _WAIT_SECONDS = 600.0
+_TURN_SECONDS = 10.0
+"""The time after an organization's render in which it may have another one, for which the VM waits."""
 
 
 @contextmanager
@@ -150,6 +152,7 @@ class WaitingVm:
     """At most one VM that waits for a render like the latest, for ten minutes. Safe in any thread.
 
     Its lease is that of a preview: no job gets the VM, and the next process, which has no connection to it, ends it.
+    Organizations that render take turns: who had the last one leaves it to the others.
     """
 
     def __init__(self, parts: VmParts, *, memory_is_short: Callable[[], bool] = memory_is_short) -> None:
@@ -163,6 +166,8 @@ class WaitingVm:
         self._latest: VmWanted | None = None
         self._since = 0.0
         self._waiting: RenderVm | None = None
+        self._asked: dict[int, float] = {}
+        self._last: int | None = None
         self._link: VmConnection | None = None
         self._closed = False
 
@@ -186,15 +191,34 @@ class WaitingVm:
             and not self._memory_is_short()
         )
 
-    def take(self, wanted: VmWanted) -> RenderVm | None:
-        """Return the VM, for the caller to close, if it is as wanted and still runs; else destroy it."""
+    @property
+    def is_shared(self) -> bool:
+        """True if several organizations have rendered in the last seconds."""
         with self._lock:
-            latest, self._latest, self._since = self._latest, wanted, self._clock.monotonic()
+            return self._others(None) > 1
+
+    def take(self, wanted: VmWanted, organization: int) -> RenderVm | None:
+        """Return the VM, for the caller to close, if it is as wanted and still runs; else destroy it.
+
+        None if it is the turn of another organization.
+        """
+        with self._lock:
+            self._since = self._asked[organization] = self._clock.monotonic()
+            if self._waiting is not None and self._last == organization and self._others(organization):
+                return None
+            latest, self._latest = self._latest, wanted
             vm, self._waiting = self._waiting, None
+            self._last = organization if vm is not None else self._last
         if vm is None or (latest == wanted and vm.loader.alive):
             return vm
         vm.close()
         return None
+
+    def _others(self, organization: int | None) -> int:
+        """Count the other organizations that have rendered in the last seconds."""
+        late = self._clock.monotonic() - _TURN_SECONDS
+        self._asked = {each: at for each, at in self._asked.items() if at > late}
+        return len(self._asked.keys() - {organization})
 
     def make(self) -> None:
         """Make the VM, unless it is there or `close` was called. Raises VmError."""

@@ -25,6 +25,7 @@ from tests.e2e.sources import HELLO, pipeline_file
 from tests.waiting import until
 
 pytestmark = pytest.mark.sandbox
+ACME, OTHER = 1, 2
 
 
 class Waiting:
@@ -47,7 +48,7 @@ class Waiting:
 
     def make(self) -> str:
         """Make the VM as after a render; return its name."""
-        assert self.vm.take(self.wanted) is None
+        assert self.vm.take(self.wanted, ACME) is None
         self.vm.make()
         (lease,) = self.storage.leases.live()
         return lease.uuid
@@ -84,7 +85,7 @@ def envelope_of(vm: RenderVm, folder: Path, organization: str) -> str:
 def test_it_renders_for_whoever_takes_it(waiting: Waiting, tmp_path: Path):
     name = waiting.make()
     assert waiting.vm.is_there
-    vm = waiting.vm.take(waiting.wanted)
+    vm = waiting.vm.take(waiting.wanted, ACME)
     assert vm is not None
     with closing(vm):
         assert vm.lease.uuid == name
@@ -139,23 +140,42 @@ def test_its_lease_is_parked_and_no_jobs(waiting: Waiting):
 )
 def test_a_render_of_another_kind_ends_it(waiting: Waiting, change: Callable[[VmWanted], VmWanted]):
     waiting.make()
-    assert waiting.vm.take(change(waiting.wanted)) is None
+    assert waiting.vm.take(change(waiting.wanted), ACME) is None
     assert waiting.is_gone()
 
 
 def test_it_is_not_taken_after_its_end(waiting: Waiting):
     name = waiting.make()
-    taken = waiting.vm.take(waiting.wanted)
+    taken = waiting.vm.take(waiting.wanted, ACME)
     assert taken is not None
     with closing(taken):
         waiting.vm.make()
         (later,) = {lease.uuid for lease in waiting.storage.leases.live()} - {name}
         waiting.provider.destroy(later)
-        until(lambda: waiting.vm.take(waiting.wanted) is None, "its end to be seen")
+        until(lambda: waiting.vm.take(waiting.wanted, ACME) is None, "its end to be seen")
+
+
+def test_organizations_take_turns(waiting: Waiting):
+    """One that renders without end leaves it to another, while that renders too."""
+
+    def taken(organization: int) -> bool:
+        vm = waiting.vm.take(waiting.wanted, organization)
+        if vm is not None:
+            vm.close()
+            waiting.vm.make()
+        return vm is not None
+
+    waiting.make()
+    assert [taken(ACME), taken(ACME)] == [True, True]
+    assert not waiting.vm.is_shared
+    assert [taken(each) for each in (OTHER, OTHER, OTHER, ACME, ACME, OTHER)] == [True, False, False, True, False, True]
+    assert waiting.vm.is_shared
+    waiting.clock.advance(10)
+    assert [taken(OTHER), taken(OTHER)] == [True, True]
 
 
 def test_only_one_is_made_at_a_time(waiting: Waiting):
-    assert waiting.vm.take(waiting.wanted) is None
+    assert waiting.vm.take(waiting.wanted, ACME) is None
     threads = [threading.Thread(target=waiting.vm.make) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -175,7 +195,7 @@ def test_closing_ends_one_that_is_being_made(waiting: Waiting, monkeypatch: pyte
         make(*arguments)
 
     monkeypatch.setattr(of, moment, close_then_make)
-    waiting.vm.take(waiting.wanted)
+    waiting.vm.take(waiting.wanted, ACME)
     waiting.vm.make()
     assert waiting.is_gone()
 
@@ -189,7 +209,7 @@ def test_none_is_made_once_it_is_closed(waiting: Waiting):
 
 def test_it_is_wanted_for_ten_minutes_after_a_render(waiting: Waiting):
     assert not waiting.vm.is_wanted
-    waiting.vm.take(waiting.wanted)
+    waiting.vm.take(waiting.wanted, ACME)
     assert waiting.vm.is_wanted
     waiting.clock.advance(timedelta(minutes=9).total_seconds())
     assert waiting.vm.is_wanted
@@ -198,7 +218,7 @@ def test_it_is_wanted_for_ten_minutes_after_a_render(waiting: Waiting):
 
 
 def test_it_is_not_wanted_where_no_vm_may_wait(waiting: Waiting):
-    waiting.vm.take(waiting.wanted)
+    waiting.vm.take(waiting.wanted, ACME)
     waiting.short.set()
     assert not waiting.vm.is_wanted
     waiting.short.clear()
