@@ -81,15 +81,15 @@ def at(kind: str, storage: Storage, clock: ManualClock, org: int, folder: Path) 
         with GithubServer.serving() as server:
             server.install(7, "acme", 70).add(701, "acme/web", "https://github.example/acme/web.git")
             settings = server.settings(folder / "app.pem")
-            host = Github(storage, settings, GithubApi(settings, clock), sign_in_proves=True)
-            host.installations.bind(org, 7, None)
+            app = Github(storage, settings, GithubApi(settings, clock), sign_in_proves=True)
+            app.installations.bind(org, 7, None)
             (repository,) = storage.repositories.of_organization(org)
 
             def shown(commit: str) -> dict[str, str]:
                 runs = [each for each in server.check_runs.values() if each["head_sha"] == commit]
                 return {each["name"]: f"{each['output']['title']} {each['output']['summary']}" for each in runs}
 
-            yield At({kind: host}, repository, shown)
+            yield At({kind: app}, repository, shown)
     else:
         with forged(kind, storage, folder / "forge") as forge:
             yield At(forge.hosts, forge.connect(org), statuses(forge.server))
@@ -123,7 +123,7 @@ def reported(storage: Storage, repository: Repository, pipeline: Pipeline, commi
 
 def test_each_host_shows_what_broke_a_build_and_what_is_excused(
     storage: Storage, host: At, reporter: Address[StatusReporterMessage]
-):
+) -> None:
     """Also at a status that is shown already: the search ends long after the build."""
     repository = host.repository
     pipeline = storage.pipelines.create(repository.organization_id, NewPipeline("web", "Web", repository.url, "main"))
