@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pykka
 
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
     from actors.addresses import Addresses
     from actors.composition import ChildSpec
-    from actors.forks import ForkRun, RunOutcome, Terminals
+    from actors.forks import ForkWork, Terminals
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
     from actors.vms import Images, Providers
     from storage import Build, Clock, Job, Storage
+
+T = TypeVar("T")
 
 _CANCEL_TIMEOUT = 5.0
 _DISCOVERY_TIMEOUT = 120.0
@@ -207,18 +209,16 @@ class Engine:
             except VmError as error:
                 raise EngineBusy(f"{busy}: {error}") from error
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
-        """Run a command on a fork of a job's disk and return its end; stop it if nobody waits any more.
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[T], *, opened_by: str, gone: Callable[[], bool]) -> T:
+        """Do work on a fork of a job's disk and return what came of it; stop it if nobody waits any more.
 
-        Raises DiskGone, PatchRefused, RunFailed, and EngineBusy if no VM can be had.
+        Raises DiskGone, RunFailed, what the work raises, and EngineBusy if no VM can be had.
         """
         with self._forking.one_of(build.organization_slug, _RUN_TIMEOUT) as taken:
             if not taken:
                 raise EngineBusy("too many commands run on forks at once: try again")
             try:
-                return forks.run(self._composition.forks, build, job, run, opened_by=opened_by, gone=gone)
+                return run.done_on(self._composition.forks, build, job, opened_by=opened_by, gone=gone)
             except (forks.ForkBusy, VmError) as error:
                 raise EngineBusy(f"no VM can be made for the fork: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from api.errors.catalog import ApiError
 from storage import JobState
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from actors.forks import ForkRun, RunOutcome, Shown
+    from actors.forks import ForkWork, Shown
     from actors.render import Envelope
     from storage import Build, Caller, ForkTerminal, Gate, Job, Storage
+
+T = TypeVar("T")
 
 _RETRY_SECONDS = "5"
 
@@ -126,13 +128,11 @@ class EngineInterface(Protocol):
         """
         ...
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
-        """Run a command on a fork of a job's disk and return its end; stop it if nobody waits any more.
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[T], *, opened_by: str, gone: Callable[[], bool]) -> T:
+        """Do work on a fork of a job's disk and return what came of it; stop it if nobody waits any more.
 
-        Blocks meanwhile. Raises DiskGone, PatchRefused and RunFailed of actors.forks, and actors.EngineBusy if no VM
-        can be had.
+        Blocks meanwhile. Raises DiskGone and RunFailed of actors.forks, what the work raises, and actors.EngineBusy if
+        no VM can be had.
         """
         ...
 

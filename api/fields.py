@@ -308,6 +308,14 @@ Patch = Annotated[
 ]
 """A unified diff; the run says whether it fits."""
 
+DiskPath = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=4096),
+    AfterValidator(_without_nul),
+    Field(examples=["out/junit.xml"]),
+]
+"""A path on the disk of a job."""
+
 TerminalSize = Annotated[int, Field(ge=1, le=1000, examples=[80])]
 """Columns or rows of a terminal."""
 

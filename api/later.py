@@ -25,6 +25,7 @@ from api.operations import (
     coverage,
     culprits,
     deploy_keys,
+    disk_files,
     favourites,
     github_installations,
     identities,
@@ -93,7 +94,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts, registry_logins, deploy_keys, culprits)
     door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
-    door.add(routes, runs, terminals, proofs, quarantine)
+    door.add(routes, runs, disk_files, terminals, proofs, quarantine)
     routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)

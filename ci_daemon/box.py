@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from actors import PoolSettings, RetentionSettings
-    from actors.forks import ForkRun, Forks, RunOutcome
+    from actors.forks import Forks, ForkWork
     from actors.mail import MailSettings
     from actors.repositories import RepositorySettings
     from actors.scheduling import Capacity
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from api.operations import host as host_operations
     from ci_daemon.config import Config
     from storage import Build, Clock, Job, Storage
+
+T = TypeVar("T")
 
 _GB = 2**30
 _EXAMINATION_SECONDS = 120.0
@@ -191,15 +193,13 @@ class OwnersBox:
         settings = engine_settings(self._config, self.url, ("127.0.0.1", 0))
         return Forks(self._storage, self.providers, self.images, self._clock, lambda: settings, lambda: None)
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
-        """Run a command on a fork of a job's disk. Raises as the engine of the service does."""
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[T], *, opened_by: str, gone: Callable[[], bool]) -> T:
+        """Do work on a fork of a job's disk. Raises as the engine of the service does."""
         from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, as above
         from actors.vms import VmError  # noqa: PLC0415 - as above
 
         try:
-            return forks.run(self._forks, build, job, run, opened_by=opened_by, gone=gone)
+            return run.done_on(self._forks, build, job, opened_by=opened_by, gone=gone)
         except (forks.ForkBusy, VmError) as error:
             raise EngineBusy(f"no VM can be made for the fork: {error}") from error
 

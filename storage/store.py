@@ -168,7 +168,7 @@ class Storage:
     )
     kept_folders = _part(lambda self: parts.KeptFolders(self._database, self.directory / KEPT_FOLDERS))
     workspaces = _part(lambda self: parts.Workspaces(self.directory / WORKSPACES))
-    kept_disks = _part(lambda self: parts.KeptDisks(self._database))
+    kept_disks = _part(lambda self: parts.KeptDisks(self._database, self.billing, self.ledger))
     terminals = _part(lambda self: parts.Terminals(self._database))
     audit = _part(lambda self: parts.Audit(self._database))
     force_finish = _part(lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases))

@@ -6,12 +6,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from actors.forks import ForkRun, RunOutcome, Shown, TerminalGone
+from actors.forks import DiskFolder, ForkWork, ListFolder, RunOutcome, Shown, TakeFile, TerminalGone
+from actors.forks.files import DiskEntry, TakenFile
 from actors.render import Envelope
 from storage import Build, BuildState, Caller, ForkTerminal, HoldEnd, Job, JobState, Shape, Storage
 from tests.clock import ManualClock
+
+T = TypeVar("T")
 
 
 class FakeEngine:
@@ -40,7 +45,7 @@ class FakeEngine:
         self.envelope: Envelope | None = None
         self.rendered: Callable[[int], object] | None = None
         """Called with the id of each build to render; stores the result."""
-        self.runs: list[tuple[int, ForkRun, str]] = []
+        self.runs: list[tuple[int, object, str]] = []
         self.run_outcome: RunOutcome | Exception = RunOutcome(0, "ok\n", 0, timed_out=False, seconds=0.1)
         self.terminals = FakeTerminals(storage)
         self.reading: list[FakeWatch] = []
@@ -78,13 +83,19 @@ class FakeEngine:
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         return self.envelope
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[T], *, opened_by: str, gone: Callable[[], bool]) -> T:
         self.runs.append((job.id, run, opened_by))
         if isinstance(self.run_outcome, Exception):
             raise self.run_outcome
-        return self.run_outcome
+        outcome: Any = self.run_outcome
+        work: object = run
+        if isinstance(work, ListFolder):
+            outcome = DiskFolder(work.path, work.before, (DiskEntry("junit.xml", "file", 5),), cut=False)
+        elif isinstance(work, TakeFile):
+            content = TemporaryFile()  # noqa: SIM115 - it goes with what was taken
+            content.write(b"hello")
+            outcome = TakenFile(content, "junit.xml")
+        return outcome  # type: ignore[no-any-return]
 
     def cancel(self, build_id: int) -> None:
         self.canceled.append(build_id)

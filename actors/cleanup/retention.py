@@ -251,15 +251,16 @@ def to_drop(
 def expire_kept_disks(
     storage: Storage, providers: Providers, settings: RetentionSettings, now: datetime, room: int = 0
 ) -> None:
-    """Keep the disks of failed jobs no longer that are due.
+    """Charge the disks of failed jobs, and keep those no longer that are due.
 
     With ``room``, more go until they take so many bytes less than now. `free_disks` then frees them. None is too old
     while the clock is in doubt.
     """
     kept = storage.kept_disks.all()
+    _measure(storage, providers, [each.snapshot for each in kept])
+    storage.kept_disks.charge()
     if not kept:
         return
-    _measure(storage, providers, [each.snapshot for each in kept])
     kept, forest = storage.kept_disks.all(), SnapshotForest(storage.snapshots.all())
     others = storage.snapshots.in_use() | {entry.snapshot for entry in storage.cache.entries()}
     needed = set(forest.holders(others))

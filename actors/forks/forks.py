@@ -25,6 +25,7 @@ from storage import HoldEnd, Masker, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from actors.settings import EngineSettings
     from storage import Build, Clock, Job, Lease, Shape, Snapshot, Storage
@@ -110,6 +111,11 @@ class Forks:
     def settings(self) -> EngineSettings:
         """The settings in force."""
         return self._settings()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the state, for files that have no name there."""
+        return self._storage.directory
 
     @contextmanager
     def open(

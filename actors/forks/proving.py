@@ -44,12 +44,10 @@ def prove_once(
     tests = [TestName(each.suite, each.name) for each in storage.proofs.tests(proof.id) if not each.is_whole_job]
     paths = report_paths(storage, job) if tests else ()
     own = job.command if proof.command is None else ""
+    chosen = selection(own, job.env, tests, None)
     wanted = ForkRun(
-        command=proof.command,
-        env={
-            **selection(own, job.env, tests, None).env,
-            RUN_VARIABLE: str(number),
-        },
+        command=chosen.command if proof.command is None else proof.command,
+        env={**chosen.env, RUN_VARIABLE: str(number)},
         before=True,
         seconds=proof.seconds,
         budget_id=proof.budget_id,

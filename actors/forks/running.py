@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from actors import vms
 from actors.builds.attempt.vm import Abandoned
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from actors.forks.patch import FilePatch
     from storage import Build, Job, Masker
 
+T_co = TypeVar("T_co", covariant=True)
+
 MAX_OUTPUT = 64 << 10
 """The most bytes of a run's output that are kept: a quarter of its beginning, and its end."""
 
 _TAIL = MAX_OUTPUT * 3 // 4
-_HOLD_SECONDS, _BEAT_SECONDS = 180, 60.0
-"""The most seconds that a VM outlives its killed service, and those between two beats of a run."""
+FORK_SECONDS = 180
+"""The most seconds that the VM of a run outlives its killed service."""
+
+_BEAT_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 15.0
 _GRACE = 5.0
@@ -36,6 +40,17 @@ _MOST_REPORT_BYTES = 20 << 20
 
 class RunFailed(Exception):
     """A command on a fork has no end to tell of; the message says why."""
+
+
+class ForkWork(Protocol[T_co]):
+    """Work on a fork of a job's disk."""
+
+    def done_on(self, forks: Forks, build: Build, job: Job, *, opened_by: str, gone: Callable[[], bool]) -> T_co:
+        """Make a fork, and return what came of the work; stop if the caller is ``gone``.
+
+        Raises RunFailed, what `Forks.open` raises, and what the kind of work does.
+        """
+        ...
 
 
 @immutable
@@ -54,6 +69,10 @@ class ForkRun:
     seconds: int = 60
     budget_id: int | None = None
     reports: tuple[str, ...] = ()
+
+    def done_on(self, forks: Forks, build: Build, job: Job, *, opened_by: str, gone: Callable[[], bool]) -> RunOutcome:
+        """Run it. Raises as `run` does."""
+        return run(forks, build, job, self, opened_by=opened_by, gone=gone)
 
 
 @immutable
@@ -80,13 +99,13 @@ def run(
     """
     changes = None if wanted.patch is None else parse_patch(wanted.patch)
     opened = forks.open(
-        build, job, before=wanted.before, seconds=_HOLD_SECONDS, opened_by=opened_by, budget_id=wanted.budget_id
+        build, job, before=wanted.before, seconds=FORK_SECONDS, opened_by=opened_by, budget_id=wanted.budget_id
     )
     with opened as fork:
         connection = fork.link.connected()
         if changes is not None:
             _patch(connection, changes, int(forks.clock.now().timestamp()))
-        with _watched(forks, fork, wanted.seconds + _GRACE + _LATE_SECONDS, gone):
+        with watched(forks, fork, wanted.seconds + _GRACE + _LATE_SECONDS, gone):
             if wanted.reports:
                 vms.change_files(connection, {}, wanted.reports, time=0, timeout=_FILES_SECONDS)
             done = _follow(forks, fork, connection, wanted)
@@ -165,7 +184,7 @@ def _reports(connection: vms.Connection, paths: tuple[str, ...]) -> dict[str, by
 
 
 @contextmanager
-def _watched(forks: Forks, fork: Fork, seconds: float, gone: Callable[[], bool]) -> Iterator[None]:
+def watched(forks: Forks, fork: Fork, seconds: float, gone: Callable[[], bool]) -> Iterator[None]:
     """Abandon the VM if its time is up, nobody waits for it any more, or it fills its disk or the host's.
 
     Raises RunFailed then, and if the VM is lost.
@@ -182,7 +201,7 @@ def _watched(forks: Forks, fork: Fork, seconds: float, gone: Callable[[], bool])
             now = forks.clock.monotonic()
             if now - beat >= _BEAT_SECONDS:
                 beat = now
-                forks.lengthen(fork, _HOLD_SECONDS)
+                forks.lengthen(fork, FORK_SECONDS)
             if now >= deadline:
                 why.append("its VM did not end it in time")
             elif gone():

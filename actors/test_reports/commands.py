@@ -59,7 +59,7 @@ def reported_tests(command: str, variables: Iterable[str] = ()) -> ReportedTests
 
     Raises NotCertain.
     """
-    *earlier, last = _simple_commands(command)
+    *earlier, last = simple_commands(command)
     words = _without_wrapper(last)
     if words is None:
         raise NotCertain("its command does not end with a plain call of pytest")
@@ -95,7 +95,7 @@ def void_line(output: str) -> str | None:
     return next((line.strip()[:200] for line in lines if _VOID.search(line)), None)
 
 
-def _simple_commands(command: str) -> list[list[str]]:
+def simple_commands(command: str) -> list[list[str]]:
     """Return the words of a command's simple commands, those in one pipeline together. Raises NotCertain."""
     reader = shlex.shlex(command.replace("\\\n", " ").strip("\n; "), posix=True, punctuation_chars="();<>|&\n")
     reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
@@ -117,7 +117,7 @@ def _simple_commands(command: str) -> list[list[str]]:
     if not all(map(_is_plain, found)):
         raise NotCertain("its command has conditions, loops or settings of the shell")
     if any(map(_OPERATOR.fullmatch, found[-1])):
-        raise NotCertain("its call of pytest has pipes, redirections or alternatives")
+        raise NotCertain("its last call has pipes, redirections or alternatives")
     return found
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         DownloadedFile,
         InvalidDownload,
         ListedFile,
+        TarReader,
         download_files,
         list_below,
         list_files,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _CHANGES = 50
 _DAYS = 30
 _BUILDS = 20
+_DISKS = 50
 _JOBS = 50
 _ENTRIES = 50
 _SOURCES = {
@@ -179,6 +180,7 @@ class BillingPage(Page):
             entries=entries.rows,
             more=entries.next_key,
             builds=self._breakdown(organization.id, now),
+            disks=storage.kept_disks.of_organization(organization.id)[:_DISKS],
             most_jobs=_JOBS,
             spent=sum(day.usage.total_cents for day in days),
             days=_DAYS,

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from api.operations.operation import GET, Call, HostOwner, Query, Span
+from api.operations.operation import GET, Call, Download, HostOwner, Query, Span
 from api.operations.service import Service
 from storage import DatabaseUnavailable, document_of
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from actors.forks import ForkRun, RunOutcome
+    from actors.forks import ForkWork
     from actors.ir import IrSettings
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
     from api.engine import ChangeWatch, TerminalsInterface
-    from api.operations.operation import Download, Operation
+    from api.operations.operation import Operation
     from storage import Build, Clock, Job, Page, Storage
 
 R = TypeVar("R")
@@ -66,6 +66,12 @@ class Door(Protocol):
         """Open a file from a byte on: its chunks as they arrive. Raises the refusal of this door."""
         ...
 
+    def take(
+        self, operation: Operation[Download], names: Mapping[str, str], body: object
+    ) -> AbstractContextManager[tuple[str, Iterator[bytes]]]:
+        """Ask for a file to be made: a name for it and its chunks. Raises the refusal of this door."""
+        ...
+
 
 class OtherProcess:
     """The engine of a service in another process, which looks each second for work in the storage."""
@@ -101,9 +107,7 @@ class OtherProcess:
         """Raise NotImplementedError."""
         raise NotImplementedError(_NO_BUILDS_HERE)
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[R], *, opened_by: str, gone: Callable[[], bool]) -> R:
         """Raise NotImplementedError: the owner of the host makes VMs without the service."""
         raise NotImplementedError(_NO_BUILDS_HERE)
 
@@ -203,10 +207,19 @@ class LocalDoor:
         found = operation.perform(self._call, names, dict)
         yield (found.file.read(at, _BLOCK) for at in range(start, found.size, _BLOCK))
 
+    @contextmanager
+    def take(
+        self, operation: Operation[Download], names: Mapping[str, str], body: object
+    ) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Make a file; that is noted."""
+        made = self.perform(operation, names, body)
+        yield made.name, (made.file.read(at, _BLOCK) for at in range(0, made.size, _BLOCK))
+
     def _note(self, operation: Operation[Any], names: Mapping[str, str], result: object, outcome: str = "") -> None:
         from api.middleware.audit import detail_of, subject_of  # noqa: PLC0415 - what only reads is not noted
 
-        shown = None if result is None else SimpleNamespace(**document_of(result))
+        is_file = operation.record is Download
+        shown = None if result is None or is_file else SimpleNamespace(**document_of(result))
         subject, effect = subject_of(operation.path, names, shown), getattr(shown, "effect", None)
         organization = names.get("org") or getattr(shown, "slug", None) or getattr(shown, "organization", None)
         said = "" if outcome else detail_of(operation.id, result)

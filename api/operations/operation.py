@@ -36,7 +36,7 @@ from storage import Build, Caller, Organization, Page, Pipeline, Role, Scope, Us
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from api.http.files import StoredFile
+    from api.http.files import ByteSource
     from api.openapi.operations import Parameter
     from api.sign_in.visitor import Visitor
     from storage import TokenLimits
@@ -67,7 +67,7 @@ def never() -> bool:
 class Download:
     """An answer of bytes, or of a range of them: a file of a size to save under a name, and its SHA-256."""
 
-    file: StoredFile
+    file: ByteSource
     size: int
     name: str
     sha256: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from api.errors.catalog import ApiError
 from api.operations.operation import POST, Call, Callers, operation
@@ -10,9 +10,23 @@ from api.operations.things import JOB, ThisBuild, ThisJob, ThisMembership
 from storage import Role, Scope, described, example, immutable, showing
 
 if TYPE_CHECKING:
+    from actors.forks import ForkWork
     from api.fields import Command, Env, Patch, RunSeconds
+    from api.operations.operation import Membership
+    from storage import Build, Job
+
+R = TypeVar("R")
 
 USUAL_SECONDS = 60
+FORK_ERRORS = (
+    "insufficient_org_role",
+    "billing_insufficient_balance",
+    "budget_exhausted",
+    "disk_not_kept",
+    "run_failed",
+    "draining",
+    "busy",
+)
 _RETRY = {"Retry-After": "10"}
 
 
@@ -47,16 +61,7 @@ class RunRecord:
     POST,
     f"{JOB}/runs",
     "The end of the command.",
-    errors=(
-        "insufficient_org_role",
-        "billing_insufficient_balance",
-        "budget_exhausted",
-        "disk_not_kept",
-        "patch_refused",
-        "run_failed",
-        "draining",
-        "busy",
-    ),
+    errors=(*FORK_ERRORS, "patch_refused"),
     callers=Callers(scope=Scope.FORK),
 )
 def run_on_fork(
@@ -69,6 +74,21 @@ def run_on_fork(
     not its secrets, and none of its services. If the build has jobs of an environment, or with limited secrets, it
     needs the role admin: they may have left something of these on the disk.
     """
+    from actors import forks  # noqa: PLC0415 - what makes VMs, which few calls need
+
+    wanted = forks.ForkRun(
+        body.command,
+        body.patch,
+        body.env or {},
+        before=bool(body.before),
+        seconds=body.timeout_seconds or USUAL_SECONDS,
+        budget_id=call.budget_id,
+    )
+    return showing(RunRecord, on_fork(call, member, build, job, wanted))
+
+
+def on_fork(call: Call, member: Membership, build: Build, job: Job, work: ForkWork[R]) -> R:
+    """Do work on a fork for a member who may, and return its result. Raises ApiError."""
     from actors import EngineBusy, forks  # noqa: PLC0415 - what makes VMs, which few calls need
     from api.builds.creation import require_budget, require_credit  # noqa: PLC0415 - planning takes long to import
     from api.engine import refuse_while_draining  # noqa: PLC0415 - as above
@@ -79,24 +99,17 @@ def run_on_fork(
     require_budget(call.storage, call.budget_id)
     require_credit(call.storage, build.organization_id)
     call.client_gone()  # another thread serves meanwhile
-    wanted = forks.ForkRun(
-        body.command,
-        body.patch,
-        body.env or {},
-        before=bool(body.before),
-        seconds=body.timeout_seconds or USUAL_SECONDS,
-        budget_id=call.budget_id,
-    )
     try:
         runner = call.engine if call.service.box is None else call.box
-        done = runner.run_on_fork(build, job, wanted, opened_by=call.actor, gone=call.client_gone)
+        return runner.run_on_fork(build, job, work, opened_by=call.actor, gone=call.client_gone)
     except forks.DiskGone as error:
         raise ApiError("disk_not_kept", str(error)) from None
     except forks.PatchRefused as error:
         raise ApiError("patch_refused", f"patch: {error}") from None
+    except forks.FileRefused as error:
+        raise ApiError("file_refused", str(error)) from None
     except forks.RunFailed as error:
         require_budget(call.storage, call.budget_id)
         raise ApiError("run_failed", str(error)) from None
     except EngineBusy as error:
         raise ApiError("busy", str(error), headers=_RETRY) from None
-    return showing(RunRecord, done)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from actors import PoolSettings, RetentionSettings
-    from actors.forks import ForkRun, RunOutcome
+    from actors.forks import ForkWork
     from actors.mail import Mails, MailSettings
     from actors.repositories import RepositorySettings
     from actors.scheduling import Capacity
@@ -143,9 +143,9 @@ class Box(Protocol):
         ...
 
     def run_on_fork(
-        self, build: Build, job: Job, run: ForkRun, *, opened_by: str, gone: Callable[[], bool]
-    ) -> RunOutcome:
-        """Run a command on a fork of a job's disk, as the engine of the service does."""
+        self, build: Build, job: Job, run: ForkWork[R], *, opened_by: str, gone: Callable[[], bool]
+    ) -> R:
+        """Do work on a fork of a job's disk, as the engine of the service does."""
         ...
 
 

@@ -24,22 +24,24 @@ _ERRORS = ("billing_usage_window_invalid",)
 
 @immutable
 class UsageResponse:
-    """The usage of an organization's leases in a window, and its cost."""
+    """The usage of an organization in a window, by leases and disks of failed jobs, and its cost."""
 
     cpu_seconds: int
     memory_gb_seconds: int
     disk_gb_seconds: int
+    kept_mb_seconds: int
     total_cents: int
 
 
 @immutable
 class UsageSeriesBucketRecord:
-    """The usage of the leases that started on one day, in UTC."""
+    """The usage of the leases that started on one day, in UTC, and of the disks that were kept."""
 
     date: date
     cpu_seconds: int
     memory_gb_seconds: int
     disk_gb_seconds: int
+    kept_mb_seconds: int
     total_cents: int
 
 
@@ -117,6 +119,21 @@ class UsageBreakdownBuildRecord:
         )
 
 
+@immutable
+class UsageDiskRecord:
+    """A kept disk of a failed job; its size beyond the disk below it is null until it is measured."""
+
+    pipeline_slug: str
+    build_number: int
+    step_key: str
+    job_id: Uuid
+    bytes: int | None
+    created_at: datetime
+
+
+UsageByDisk = Annotated[
+    list[UsageDiskRecord], Whole("The disks that are kept of failed jobs, newest first.", "UsageDisksResponse")
+]
 UsageByDay = Annotated[
     list[UsageSeriesBucketRecord], Whole("A bucket for each day of a window, oldest first.", "UsageSeriesResponse")
 ]
@@ -128,7 +145,7 @@ UsageByBuild = Annotated[
 
 @operation("getBillingUsage", GET, _USAGE, "The sums.", errors=_ERRORS, parameters=_WINDOW)
 def get_usage(call: Call, membership: ThisMembership, query: Query) -> UsageResponse:
-    """Sum up the leases that started in a window."""
+    """Sum up the leases that started in a window, and the kept disks of its days."""
     return showing(UsageResponse, call.storage.usage.total(membership.organization.id, *_window(query)))
 
 
@@ -157,6 +174,13 @@ def list_usage_by_build(call: Call, membership: ThisMembership, query: Query) ->
     except UsageTooLong as error:
         raise _invalid(f"from, to: {error}") from None
     return [UsageBreakdownBuildRecord.of(each) for each in builds]
+
+
+@operation("listKeptDisks", GET, f"{_USAGE}/disks", "The disks.")
+def list_kept_disks(call: Call, membership: ThisMembership) -> UsageByDisk:
+    """List the disks that are kept of failed jobs, newest first: at most 500 on a service."""
+    disks = call.storage.kept_disks.of_organization(membership.organization.id)
+    return [showing(UsageDiskRecord, each, job_id=each.job_uuid) for each in disks]
 
 
 def _window(query: Query) -> tuple[datetime, datetime]:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 
@@ -42,9 +42,10 @@ class Connection:
 
     owners = False
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, *, seconds: float = _TIMEOUT) -> None:
         self.url = url.rstrip("/")
         authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._seconds = seconds
         self._http = httpx.Client(
             base_url=self.url,
             headers={**authorization, "User-Agent": f"ci-daemon/{version('ci-daemon')}"},
@@ -59,14 +60,16 @@ class Connection:
         body: object = None,
         *,
         query: Mapping[str, str] | None = None,
-        seconds: float = _TIMEOUT,
+        seconds: float | None = None,
         sent: Callable[[float], None] | None = None,
     ) -> R:
         """Perform an operation on the things that ``names`` gives the path.
 
         ``sent`` gets the share of a large body that is on its way, up to 1.
         """
-        response = self._request(operation.method, filled(operation.path, names), body, query, seconds, sent)
+        response = self._request(
+            operation.method, filled(operation.path, names), body, query, seconds or self._seconds, sent
+        )
         with self._answering(response):
             answer: Any = None if operation.record is None else record_of(operation.record, response.json())
         result: R = answer
@@ -110,6 +113,27 @@ class Connection:
         """Open a file from byte ``start`` on: its chunks as they arrive."""
         with self._opened(filled(operation.path, names), start) as (chunks, _):
             yield chunks
+
+    @contextmanager
+    def take(
+        self, operation: Operation[Download], names: Mapping[str, str], body: object
+    ) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Ask for a file to be made: a name for it, without a folder, and its chunks as they arrive."""
+        request = self._http.build_request(
+            operation.method,
+            filled(operation.path, names),
+            json=body,
+            headers={"Accept-Encoding": "identity"},
+            timeout=_timeout(self._seconds),
+        )
+        response = self._send(request, stream=True)
+        try:
+            self._raise_for_error(response)
+            yield _name_in(response.headers.get("Content-Disposition", "")), response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
 
     @contextmanager
     def events(self, path: str, names: Mapping[str, str], last: str) -> Iterator[Iterator[tuple[str, str, str]]]:
@@ -236,6 +260,12 @@ def filled(path: str, names: Mapping[str, str]) -> str:
             noun = _NOUNS.get(parameter, parameter)
             raise RequestFailed(HTTPStatus.NOT_FOUND, "not_found", f'there is no {noun} "{value}"')
     return path.format_map({name: quote(value, safe="").replace(".", "%2E") for name, value in names.items()})
+
+
+def _name_in(disposition: str) -> str:
+    """Return the name of an attachment, without a folder."""
+    name = unquote(disposition.partition("filename*=UTF-8''")[2]).rpartition("/")[2]
+    return name if name.isprintable() and name not in {"", ".", ".."} else "file"
 
 
 def _events(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from storage.database.statements import NEWEST, Columns, Query, Write, first, in
 from storage.models.accounts import OrganizationRow
 from storage.models.billing import LedgerRow, PaymentRefundRow, PaymentRow, PaymentTotalRow, RerunDebitRow
 from storage.models.builds import BuildRow, JobRow
-from storage.models.leases import HoldRow, LeaseRow
+from storage.models.leases import DiskDayRow, HoldRow, LeaseRow
 from storage.models.pipelines import PipelineRow
 from storage.records.billing import Discrepancy, LedgerEntry, LedgerSource, PaymentState
 
@@ -165,6 +165,14 @@ class Ledger:
         description = f"{pipeline} #{number} {step_key}, {what}"
         return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description)
 
+    def debit_disks(self, organization_id: int, cents: int, day: str) -> int:
+        """Append the debit of an organization's kept disks on a day that is over; return the entry's id.
+
+        Part of the caller's transaction.
+        """
+        description = f"disks of failed jobs on {day}"
+        return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description)
+
     def _write(
         self,
         organization_id: int,
@@ -194,13 +202,14 @@ class LedgerVerification:
         self._unbalanced = Query(database, _unbalanced, _describe_balance)
         self._wrong_job_debits = Query(database, _wrong_job_debits, _describe_job)
         self._wrong_hold_debits = Query(database, _wrong_hold_debits, _describe_hold)
+        self._wrong_disk_debits = Query(database, _wrong_disk_debits, _describe_disks)
         self._wrong_topups = Query(database, _wrong_topups, _describe_topup)
         self._stray_topups = Query(database, _stray_topups, _describe_stray)
         self._wrong_refunds = Query(database, _wrong_refunds, _describe_refund)
 
     def discrepancies(self) -> list[Discrepancy]:
         """Return what was found."""
-        debits = self._wrong_job_debits.all() + self._wrong_hold_debits.all()
+        debits = self._wrong_job_debits.all() + self._wrong_hold_debits.all() + self._wrong_disk_debits.all()
         payments = self._wrong_topups.all() + self._stray_topups.all() + self._wrong_refunds.all()
         return self._unbalanced.all() + debits + payments
 
@@ -256,6 +265,21 @@ def _wrong_hold_debits() -> peewee.Query:
 def _describe_hold(row: Sequence[Any]) -> Discrepancy:
     slug, job_uuid, cents, debit = row
     return Discrepancy(slug, f"the hold of job {job_uuid} is debited {-debit} cents, it cost {cents}")
+
+
+def _wrong_disk_debits() -> peewee.Query:
+    return (
+        DiskDayRow.select(OrganizationRow.slug, DiskDayRow.amount_cents, LedgerRow.amount_cents)
+        .join(OrganizationRow)
+        .switch(DiskDayRow)
+        .join(LedgerRow)
+        .where(LedgerRow.amount_cents != 0 - DiskDayRow.amount_cents)
+    )
+
+
+def _describe_disks(row: Sequence[Any]) -> Discrepancy:
+    slug, cents, debit = row
+    return Discrepancy(slug, f"a day of kept disks is debited {-debit} cents, it cost {cents}")
 
 
 def _wrong_topups() -> peewee.Query:

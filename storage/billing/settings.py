@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 @immutable
 class BillingSettings:
-    """Section ``[billing]``: prices of VMs per second, in micro-cents.
+    """Section ``[billing]``: prices per second, in micro-cents, of VMs and of kept disks.
 
-    Every lease is debited, so that a team sees what it uses. If all prices are 0, builds are free.
+    Every lease is debited, so that a team sees what it uses. If all prices of VMs are 0, all is free.
     """
 
     cpu: int = setting(10_000, "The price of one vCPU.", at_least=0)
     memory_gb: int = setting(5_000, "The price of one GB of memory.", at_least=0)
     disk_gb: int = setting(100, "The price of one GB of disk.", at_least=0)
+    kept_disk_gb: int = setting(1, "The price of one GB of a kept disk, without the disk below it.", at_least=0)
     require_credit: bool = setting(
         default=False,
         description="Let an organization create builds only while its balance is above 0; without it, a negative"
@@ -29,7 +30,7 @@ class BillingSettings:
 
     @property
     def free(self) -> bool:
-        """True if all prices are 0."""
+        """True if all prices of VMs are 0."""
         return self.cpu == self.memory_gb == self.disk_gb == 0
 
 

@@ -1,7 +1,8 @@
 """Metering of leases, and usage of organizations in a window of time (wire-decisions.md, "Billing").
 
 A window [start, end) has the leases and holds that started in it. A hold is another use of its lease's VM, after the
-job's: it starts when the job ends, and has its own price.
+job's: it starts when the job ends, and has its own price. The kept disks of a day count in the window that has the
+day's beginning, and cost once the day is over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from storage.database.clock import DAY, SECOND, boot_id, to_micros
 from storage.database.statements import Columns, Query, Write, slot, written
 from storage.errors import UsageTooLong
 from storage.models.builds import AttemptRow, BuildRow, JobRow
-from storage.models.leases import HoldRow, LeaseRow
+from storage.models.leases import DiskDayRow, HoldRow, LeaseRow
 from storage.models.pipelines import PipelineRow
 from storage.records.billing import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 from storage.records.jobs import Shape
@@ -145,7 +146,10 @@ class _Uses:
 
 
 class UsageReport:
-    """Sums and lists of leases and holds, each in whole seconds. Safe in any thread."""
+    """Sums of leases, holds and kept disks, and lists of leases and holds, in whole seconds.
+
+    Safe in any thread.
+    """
 
     MAX_LEASES = 10_000
     """Most leases in a breakdown."""
@@ -156,6 +160,16 @@ class UsageReport:
     def __init__(self, database: Database) -> None:
         self._leases = _Uses(database, LeaseRow, LeaseRow.select())
         self._holds = _Uses(database, HoldRow, HoldRow.select().join(LeaseRow))
+        sums = (DiskDayRow.amount_cents, DiskDayRow.mb_seconds)
+        self._disks = Query(
+            database,
+            lambda: DiskDayRow.select(*(peewee.fn.COALESCE(peewee.fn.SUM(each), 0) for each in sums)).where(
+                DiskDayRow.organization == slot("organization_id"),
+                DiskDayRow.day >= slot("start"),
+                DiskDayRow.day < slot("end"),
+            ),
+            lambda found: Usage(0, 0, 0, *found),
+        )
 
     def total(self, organization_id: int, start: datetime, end: datetime) -> Usage:
         """Return the usage of what started in [start, end); a lease that still runs counts as 0."""
@@ -197,4 +211,5 @@ class UsageReport:
 
     def _sum(self, organization_id: int, start: int, end: int) -> Usage:
         window = {"organization_id": organization_id, "start": start, "end": end}
-        return written(self._leases.total.one(**window)).plus(written(self._holds.total.one(**window)))
+        of_vms = written(self._leases.total.one(**window)).plus(written(self._holds.total.one(**window)))
+        return of_vms.plus(written(self._disks.one(**window)))

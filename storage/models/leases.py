@@ -58,6 +58,18 @@ class KeptDiskRow(Row, table="kept_disks", record=KeptDisk, joined=("bytes",)):
     snapshot = peewee.TextField(primary_key=True)
     organization = peewee.ForeignKeyField(OrganizationRow)
     pipeline = peewee.ForeignKeyField(PipelineRow)
+    charged_at = InstantField(null=True)
+
+
+class DiskDayRow(Row, table="disk_days", key=("organization", "day")):
+    """The kept disks of an organization on one day."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    day = peewee.IntegerField()
+    mb_seconds = peewee.IntegerField()
+    micro_cents = peewee.IntegerField()
+    amount_cents = peewee.IntegerField(null=True)
+    entry = peewee.ForeignKeyField(LedgerRow, null=True)
 
 
 _JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes", "provider")

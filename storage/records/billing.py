@@ -200,12 +200,16 @@ class Redemption:
 
 @immutable
 class Usage:
-    """The usage of an organization's leases in a window; ``total_cents`` is positive."""
+    """The usage of an organization's leases and kept disks in a window; ``total_cents`` is positive.
+
+    ``kept_mb_seconds`` are those of the disks of failed jobs.
+    """
 
     cpu_seconds: int
     memory_gb_seconds: int
     disk_gb_seconds: int
     total_cents: int
+    kept_mb_seconds: int = 0
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum of both."""
@@ -214,6 +218,7 @@ class Usage:
             self.memory_gb_seconds + other.memory_gb_seconds,
             self.disk_gb_seconds + other.disk_gb_seconds,
             self.total_cents + other.total_cents,
+            self.kept_mb_seconds + other.kept_mb_seconds,
         )
 
 

@@ -105,6 +105,18 @@ class KeptDisk:
 
 
 @immutable
+class DiskOfJob:
+    """A kept disk of an organization, by its job; ``bytes`` as in `KeptDisk`."""
+
+    pipeline_slug: str
+    build_number: int
+    step_key: str
+    job_uuid: str
+    bytes: int | None
+    created_at: datetime
+
+
+@immutable
 class NewCacheEntry:
     """A disk to cache under ``name``, which the service makes (engine.md, "Cache across builds").
 

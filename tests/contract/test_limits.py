@@ -17,6 +17,7 @@ LONG = {
     "command": 2**16,
     "patch": 2**20,
     "data": 21_848,
+    "path": 4096,
 }
 LONG_CODES = 4096
 """The limit of codes of identity providers."""

@@ -13,8 +13,10 @@ from ci_daemon.command.support.session import Session, pass_session
 from storage import document_of, timestamp
 
 _DAY = timedelta(days=1)
-_DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "total_cents")
+_DAY_COLUMNS = ("date", "cpu_seconds", "memory_gb_seconds", "disk_gb_seconds", "kept_mb_seconds", "total_cents")
 _BUILD_COLUMNS = ("pipeline_slug", "build_number", "started_at", "job_count", "total_cents")
+
+_DISK_COLUMNS = ("pipeline_slug", "build_number", "step_key", "bytes", "created_at")
 
 _OF_BUILD = (
     "pipeline_name",
@@ -36,10 +38,13 @@ def _instant(_context: click.Context, _parameter: click.Parameter, value: dateti
 @click.argument("org")
 @click.option("--from", "start", type=click.DateTime(["%Y-%m-%d"]), callback=_instant, help="The first day, in UTC.")
 @click.option("--to", "end", type=click.DateTime(["%Y-%m-%d"]), callback=_instant, help="The last day, in UTC.")
-@click.option("--by", type=click.Choice(["day", "build"]), help="Show each day, or each build, instead of the sum.")
+@click.option("--by", type=click.Choice(["day", "build", "disk"]), help="Show each day, build or kept disk.")
 @pass_session
 def usage(session: Session, *, org: str, start: datetime | None, end: datetime | None, by: str | None) -> None:
-    """Show the VM time that the organization ORG used and what it cost, by default in the last 30 days."""
+    """Show the VM time that the organization ORG used and what it cost, by default in the last 30 days.
+
+    The disks that failed jobs leave cost, too, while they are kept; `--by disk` shows those that are there now.
+    """
     until = (end or datetime.now(UTC)) + _DAY
     window = {"from": timestamp(start or until - 30 * _DAY), "to": timestamp(until)}
     names = {"org": org}
@@ -47,6 +52,10 @@ def usage(session: Session, *, org: str, start: datetime | None, end: datetime |
         if by == "day":
             days = connection.rows(operations.list_usage_by_day, names, window)
             session.table([document_of(each) for each in days], _DAY_COLUMNS, f"{org} used nothing")
+            return
+        if by == "disk":
+            disks = connection.rows(operations.list_kept_disks, names)
+            session.table([document_of(each) for each in disks], _DISK_COLUMNS, f"no disk of {org} is kept")
             return
         if by == "build":
             builds = map(document_of, connection.rows(operations.list_usage_by_build, names, window))

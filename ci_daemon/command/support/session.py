@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
 
+_MAKING_SECONDS = 240.0
+"""The time of an answer for which a VM is made, at most."""
+
 _NOWHERE = (
     "no server is known here: sign in with `ci-daemon login URL`,"
     " or on the box give --state-dir DIR or run this with sudo"
@@ -310,6 +313,15 @@ class Session:
         with self.storage() as storage:
             yield self._local(self._service(storage))
 
+    @contextmanager
+    def forking_door(self) -> Iterator[Door]:
+        """Open the way to operations that make VMs; on the box, with its prices.
+
+        Raises Failure, ContextsUnusable, StorageError and ConfigError.
+        """
+        with self.priced_door() if self.server() is None else self.connection(seconds=_MAKING_SECONDS) as door:
+            yield door
+
     def _service(self, storage: Storage) -> Service:
         from api.doors import service_elsewhere
         from ci_daemon.box import OwnersBox
@@ -326,15 +338,15 @@ class Session:
         return LocalDoor(service, self.operator, self.origin)
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Connect to the server of a command that only servers have.
+    def connection(self, seconds: float = 30.0) -> Iterator[Connection]:
+        """Connect to the server of a command that only servers have, for answers within so many seconds.
 
         Raises Failure and ContextsUnusable.
         """
         from ci_daemon.remote.connection import Connection
 
         server = self.signed_in()
-        with closing(Connection(server.url, server.token)) as connection:
+        with closing(Connection(server.url, server.token, seconds=seconds)) as connection:
             yield connection
 
     def _wish(self) -> Wish:

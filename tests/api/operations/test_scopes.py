@@ -22,7 +22,7 @@ from tests.state import run_sql
 NOUNS = [import_module(f"api.operations.{each.name}") for each in iter_modules(api.operations.__path__)]
 EVERY = {each.id: each for each in chain.from_iterable(map(operations_of, NOUNS)) if not each.callers.owners}
 _TERMINALS = {"openTerminal", "getTerminal", "typeInTerminal", "resizeTerminal", "closeTerminal"}
-FORKING = {"runOnFork", "proveTests", "cancelProof", *_TERMINALS}
+FORKING = {"runOnFork", "listDiskFiles", "takeDiskFile", "proveTests", "cancelProof", *_TERMINALS}
 STARTING = {
     "createBuild",
     "startBuild",

@@ -9,8 +9,9 @@ import pytest
 from falcon import testing
 
 from actors import EngineBusy
-from actors.forks import DiskGone, ForkRun, PatchRefused, RunFailed, RunOutcome
+from actors.forks import DiskGone, ForkRun, ListFolder, PatchRefused, RunFailed, RunOutcome, TakeFile
 from storage import Role, SecretScope
+from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 
 STEP = {"key": "one", "cmd": "make", "runner_args": {"secrets": ["TOKEN"]}}
@@ -77,3 +78,39 @@ def test_a_disk_that_may_hold_limited_secrets_is_for_admins(world: World, ada: A
     world.storage.secrets.put(scope, "TOKEN", "hunter2-and-more", {"branches": ("main",)})
     assert code(run(build, grace)) == (403, "insufficient_org_role")
     assert run(build, ada).status_code == 200
+
+
+def test_files_are_shown_and_saved_from_the_page_of_a_job(world: World, ada: Account, build: BuildPath):
+    job = build.job().stored
+    world.storage.snapshots.add("the disk", job.id, "sandbox")
+    world.storage.kept_disks.keep("the disk", build.stored)
+    browser, page = Browser.of(ada), build.path.removeprefix("/api/v0/organizations") + f"/jobs/{job.uuid}"
+    shown = browser.post(f"{page}/files", {**browser.fields(page, f"{page[1:]}/files"), "path": "out", "before": "yes"})
+    assert shown.status_code == 200, shown.text
+    assert "junit.xml" in shown.text
+    assert "before its command" in shown.text
+    fields = {"form_token": browser.fields(page, f"{page[1:]}/files")["form_token"], "path": "out/junit.xml"}
+    saved = browser.post(f"{page}/files/content", fields)
+    assert (saved.status_code, saved.text) == (200, "hello")
+    assert 'attachment; filename="junit.xml"' in saved.headers["Content-Disposition"]
+    assert [(each[1], each[2]) for each in world.engine.runs] == [
+        (ListFolder("out", before=True), ada.user.email),
+        (TakeFile("out/junit.xml"), ada.user.email),
+    ]
+    grace = world.sign_up("grace@example.org")
+    refused = Browser.of(grace).post(f"{page}/files/content", fields)
+    assert refused.status_code in {403, 404}
+
+
+def test_no_file_of_a_guarded_disk_is_for_members(world: World, ada: Account, pipeline: PipelinePath):
+    grace = world.sign_up("grace@example.org")
+    build = pipeline.build(pipeline_ir=WITH_SECRET)
+    grace.join(ada, Role.MEMBER)
+    world.storage.secrets.put(
+        SecretScope(build.stored.organization_id), "TOKEN", "hunter2-and-more", {"branches": ("main",)}
+    )
+    for below in ("files", "files/content"):
+        path = f"{build.path}/jobs/{build.job().stored.uuid}/{below}"
+        assert code(grace.client.simulate_post(path, json={"path": "a"})) == (403, "insufficient_org_role")
+        assert ada.client.simulate_post(path, json={"path": "a"}).status_code == 200
+    assert len(world.engine.runs) == 2

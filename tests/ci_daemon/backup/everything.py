@@ -541,7 +541,11 @@ class Everything:
         storage.snapshots.add("disk-1", job.id, "sandbox", cache_name="name")
         storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
         storage.snapshots.measured("disk-1", 4096)
+        storage.snapshots.measured("disk-2", 2**40)
         storage.kept_disks.keep("disk-2", build)
+        for _ in range(2):
+            self.clock.advance(days=1)
+            storage.kept_disks.charge()
         assert storage.cache.store(NewCacheEntry("name", self.pipeline.id, "k", "debian:12", "disk-1"))
         uuid, size = storage.kept_folders.write([b"a tar"])
         organization, pipeline = self.pipeline.organization_id, self.pipeline.id

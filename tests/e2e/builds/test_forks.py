@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PATCH = """\
 --- a/answer.sh
@@ -113,3 +116,75 @@ def test_a_shell_is_a_fork_that_ends_with_it(daemon: Daemon, pipeline: Pipeline)
     until(lambda: used(daemon) == [], "the end of all forks")
     acts = [each["action"] for each in daemon.json("audit", "--limit", "100")]
     assert acts.count("openForkShell") == 2
+
+
+MAKES = r"""
+mkdir -p 'out/a b' out/empty && printf 'x\0y\377' >'out/a b/raw' && echo "$TOKEN" >out/token && chmod +x out/token
+ln out/token out/twin && ln -s /etc/passwd out/link && ln -s / out/root && mkfifo out/pipe
+: >"out/$(printf 'new\nline')"
+truncate -s 1G out/sparse && mkdir many && (cd many && seq 1100 | xargs touch) && : >./-n && mv out/sparse .
+exit 1
+"""
+
+
+def test_files_of_a_disk_are_listed_and_taken(daemon: Daemon, pipeline: Pipeline, client: Client, tmp_path: Path):
+    client.request("PUT", "secrets/TOKEN", json={"value": "hunter2-and-more"})
+    build = pipeline.build(Graph().step("test", MAKES, runner_args={"secrets": ["TOKEN"]}).ir())
+    assert build.finish()["state"] == "failed"
+    at = f"{build.path}/jobs/{build.jobs()['test']['id']}/files"
+
+    def listed(**body: Any) -> Any:
+        answered = client.request("POST", at, json=body)
+        assert answered.status_code == 200, answered.text
+        return answered.json()
+
+    def refused(path: str, below: str = "/content") -> tuple[int, str]:
+        answered = client.request("POST", f"{at}{below}", json={"path": path})
+        return answered.status_code, answered.json()["error"]["message"]
+
+    entries = {each["name"]: (each["kind"], each["size"]) for each in listed(path="out")["entries"]}
+    assert entries == {
+        "a b": ("folder", None),
+        "empty": ("folder", None),
+        "link": ("link", None),
+        "new\nline": ("file", 0),
+        "pipe": ("other", None),
+        "root": ("link", None),
+        "token": ("file", 17),
+        "twin": ("file", 17),
+    }
+    assert {"-n", "many", "sparse"} <= {each["name"] for each in listed()["entries"]}
+    assert "etc" in {each["name"] for each in listed(path="out/root")["entries"]}
+    many = listed(path="many")
+    assert (len(many["entries"]), many["cut"]) == (1000, True)
+    assert listed(before=True)["entries"] == []
+
+    raw = client.request("POST", f"{at}/content", json={"path": "out/a b/raw"})
+    assert (raw.status_code, raw.content, raw.headers["Content-Type"]) == (200, b"x\0y\xff", "application/octet-stream")
+    assert raw.headers["Content-Disposition"].startswith('attachment; filename="raw"')
+    assert client.request("POST", f"{at}/content", json={"path": "out/token"}).content == b"***\n"
+    folder = client.request("POST", f"{at}/content", json={"path": "out"})
+    with tarfile.open(fileobj=io.BytesIO(folder.content)) as tar:
+        assert {each.name: each.isreg() or each.islnk() for each in tar.getmembers()} == dict.fromkeys(
+            ("out/a b/raw", "out/new\nline", "out/token", "out/twin"), True
+        )
+        assert {tar.extractfile(name).read() for name in ("out/token", "out/twin")} == {b"***\n"}  # type: ignore[union-attr]
+    for path, why in (
+        ("out/pipe", "it is no file or folder"),
+        ("/dev/zero", "it is no file or folder"),
+        ("none; echo x", "there is no such file or folder"),
+        ("sparse", "it has more than 256 MiB"),
+    ):
+        status, message = refused(path)
+        assert (status, why in message) == (422, True), message
+    assert refused("out/token", "") == (422, "it is no file or folder")
+
+    name = f"{client.org}/{pipeline.slug}/{build.record()['number']}"
+    assert "new" in daemon.command("job", "files", name, "test", "out").stdout
+    daemon.command("job", "get", name, "test", "/workspace/out/a b/raw", "--to", str(tmp_path / "raw"))
+    assert (tmp_path / "raw").read_bytes() == b"x\0y\xff"
+    again = daemon.command("job", "get", name, "test", "out", "--to", str(tmp_path / "raw"), check=False)
+    assert (again.returncode, "is there already" in again.stderr) == (1, True)
+    acts = [each["action"] for each in daemon.json("audit", "--limit", "100")]
+    assert (acts.count("takeDiskFile"), acts.count("listDiskFiles")) >= (5, 6)
+    assert daemon.vms() == []

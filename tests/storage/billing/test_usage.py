@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import BillingSettings, Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong
+from storage import BillingSettings, Build, JobState, LeaseUsage, Outcome, Pipeline, Shape, Storage, Usage, UsageTooLong
 from storage.billing.settings import cost_cents
 from storage.records.billing import UsedBy
 from tests.clock import ManualClock
-from tests.records import new_job
+from tests.records import new_job, new_pipeline
 from tests.storage.world import World
 
 NOTHING = Usage(0, 0, 0, 0)
@@ -254,7 +256,7 @@ def test_the_sums_the_days_and_the_builds_of_any_window_agree(
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:
-    return Usage(*(sum(each) for each in zip((0, 0, 0, 0), *(astuple(usage) for usage in usages), strict=True)))
+    return Usage(*(sum(each) for each in zip(astuple(NOTHING), *(astuple(usage) for usage in usages), strict=True)))
 
 
 _COUNTS = st.integers(1, 64)
@@ -287,3 +289,59 @@ def test_rates_of_nothing_are_free():
     assert not BillingSettings(0, 0, 1).free
     assert not BillingSettings(5, 5, 5).free
     assert cost_cents(BillingSettings(0, 0, 0), Shape(64, 64, 64), 10**9) == 0
+
+
+GB = 2**30
+
+
+def kept_disk(storage: Storage, world: World, name: str, size: int | None, pipeline: Pipeline | None = None) -> None:
+    """Keep the disk of a failed job."""
+    build = world.build(pipeline=pipeline)
+    storage.snapshots.add(name, world.job(build).id, "sandbox")
+    if size is not None:
+        storage.snapshots.measured(name, size)
+    storage.kept_disks.keep(name, build)
+
+
+def charge(storage: Storage, clock: ManualClock, hours: int) -> None:
+    """Charge each hour, as the service does each minute."""
+    for _ in range(hours):
+        clock.advance(hours=1)
+        storage.kept_disks.charge()
+
+
+def test_kept_disks_are_debited_by_day_and_size(tmp_path: Path):
+    clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
+    with closing(Storage.create(tmp_path / "priced", clock, billing=BillingSettings(kept_disk_gb=100))) as storage:
+        world = World(storage, clock, new_pipeline(storage))
+        acme, other = world.pipeline.organization_id, world.other_pipeline("Other")
+        kept_disk(storage, world, "a", 2 * GB)
+        kept_disk(storage, world, "b", GB // 2)
+        kept_disk(storage, world, "c", None)
+        kept_disk(storage, world, "d", GB, other)
+        charge(storage, clock, 23)
+        assert (storage.usage.total(acme, *EVER).total_cents, list(storage.ledger.entries(acme))) == (0, [])
+        charge(storage, clock, 2)  # the hour that ends with the day counts for the next one
+        entries = [(each.description, each.amount_cents) for each in storage.ledger.entries(acme)]
+        assert entries == [("disks of failed jobs on 2026-03-01", -(23 * 3600 * 250 // 1_000_000))]
+        assert [each.amount_cents for each in storage.ledger.entries(other.organization_id)] == [-8]
+        assert storage.usage.total(acme, *EVER).kept_mb_seconds == 25 * 3600 * 2560
+        days = storage.usage.series(acme, clock.now() - timedelta(hours=25), clock.now())
+        assert [(day.usage.kept_mb_seconds, day.usage.total_cents) for day in days] == [
+            (23 * 3600 * 2560, 20),
+            (2 * 3600 * 2560, 0),
+        ]
+        assert {each.bytes for each in storage.kept_disks.of_organization(acme)} == {2 * GB, GB // 2, None}
+        assert storage.ledger.verify() == []
+        storage.kept_disks.drop(["a", "b", "c"])
+        charge(storage, clock, 48)
+        assert sum(each.amount_cents for each in storage.ledger.entries(acme)) == -(25 * 3600 * 250 // 1_000_000)
+
+
+def test_a_disk_is_free_while_no_service_runs(storage: Storage, world: World, clock: ManualClock):
+    kept_disk(storage, world, "a", GB)
+    clock.advance(days=100)
+    storage.kept_disks.charge()
+    clock.advance(days=-50)
+    storage.kept_disks.charge()
+    assert storage.usage.total(world.pipeline.organization_id, *EVER).kept_mb_seconds == 3600 * 1024

@@ -17,12 +17,14 @@ from tests.storage.world import new_job
 
 READS_ALL = {
     "kept_disks._all": "few: their number has a bound, and the oldest go first",
+    "kept_disks._charged": "as few",
     "issuer_keys._all": "three at most",
     "kept_folders._all": "few: they have a budget, and the longest unused go first",
     "queue._length": "counts all who wait, in a covering index",
     "ledger._unbalanced": "verification reads everything",
     "ledger._wrong_job_debits": "verification reads everything",
     "ledger._wrong_hold_debits": "verification reads everything",
+    "ledger._wrong_disk_debits": "verification reads everything",
     "ledger._wrong_topups": "verification reads everything",
     "ledger._stray_topups": "verification reads everything",
     "ledger._wrong_refunds": "verification reads everything",
