@@ -18,6 +18,7 @@ from tests.storage.world import new_job
 READS_ALL = {
     "kept_disks._all": "few: their number has a bound, and the oldest go first",
     "kept_disks._charged": "as few",
+    "kept_disks._mark": "as few",
     "issuer_keys._all": "three at most",
     "kept_folders._all": "few: they have a budget, and the longest unused go first",
     "queue._length": "counts all who wait, in a covering index",
