@@ -15,4 +15,4 @@ CREATE TABLE disk_days (
     PRIMARY KEY (organization_id, day),
     CHECK (entry_id IS NULL OR amount_cents IS NOT NULL)
 ) STRICT;
-CREATE INDEX disk_days_open ON disk_days (day) WHERE amount_cents IS NULL;
+CREATE INDEX disk_days_open ON disk_days (day, organization_id) WHERE amount_cents IS NULL;
