@@ -142,9 +142,7 @@ class Box(Protocol):
         """Make a VM with a fork of a job's disk, and connect to it. Raises Refused and VmError."""
         ...
 
-    def run_on_fork(
-        self, build: Build, job: Job, run: ForkWork[R], *, opened_by: str, gone: Callable[[], bool]
-    ) -> R:
+    def run_on_fork(self, build: Build, job: Job, run: ForkWork[R], *, opened_by: str, gone: Callable[[], bool]) -> R:
         """Do work on a fork of a job's disk, as the engine of the service does."""
         ...
 
