@@ -187,6 +187,20 @@ def test_keys_lead_from_job_to_job(browser: Browser, client: Client, pipeline: P
         assert ada.faults == []
 
 
+def test_the_failing_line_is_one_press_from_home(browser: Browser, client: Client, pipeline: Pipeline):
+    """The tab says that it failed, too."""
+    with visitor(browser, client) as ada:
+        pipeline.build(graph(), message="Answer faster").finish()
+        page = ada.page
+        page.goto(f"{ada.url}/")
+        page.locator(".broken").get_by_role("link", name="Answer faster").click()
+        expect(page.locator(".failed-job .output b")).to_have_text("1 failed")
+        expect(page.locator(".failed-job .output b")).to_be_in_viewport()
+        expect(page).to_have_title(re.compile("^✗ Answer faster"))
+        expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("#failed$"))
+        assert ada.faults == []
+
+
 def test_a_theme_is_chosen_with_scripts_and_without(browser: Browser, client: Client, pipeline: Pipeline):
     with visitor(browser, client) as ada:
         page = ada.open(f"/pipelines/{pipeline.slug}")
