@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from actors.pollers import PollerComposition
     from actors.prometheus_metrics import PrometheusMetrics
     from actors.settings import (
+        PREVIEW_HOST,
         ArtifactSettings,
         CacheSettings,
         EngineSettings,
         FrontEnd,
         JobSettings,
         PoolSettings,
+        PreviewHosts,
+        PreviewSettings,
         RetentionSettings,
         TerminalSettings,
         Timings,

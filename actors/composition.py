@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
     from actors.forks.forks import Forks
+    from actors.forks.previews import Previews
     from actors.forks.terminals import Terminals
     from actors.messages import (
         BuildMessage,
@@ -65,10 +66,12 @@ class Composition(VmParts):
     """The parts of a running service, and the actors made of them.
 
     ``broken`` is set when restarting actors does not help: the process then ends and systemd starts it again.
+    ``draining`` is set once no more leases are granted.
     """
 
     make_pollers: Callable[[Composition], tuple[ChildSpec, ...]]
     broken: threading.Event = field(default_factory=threading.Event)
+    draining: threading.Event = field(default_factory=threading.Event)
 
     @cached_property
     def children(self) -> tuple[ChildSpec, ...]:
@@ -132,6 +135,13 @@ class Composition(VmParts):
         from actors.forks.terminals import Terminals  # noqa: PLC0415 - for the first of them
 
         return Terminals(self.storage, self.forks, lambda: self.live_settings.now.terminals)
+
+    @cached_property
+    def previews(self) -> Previews:
+        """The previews of the disks of passed jobs."""
+        from actors.forks.previews import Previews  # noqa: PLC0415 - for the first of them
+
+        return Previews(self.storage, self.forks, self.draining.is_set)
 
     def build_supervisor(self, build_id: int) -> Address[BuildMessage]:
         """Start the supervisor of a build."""

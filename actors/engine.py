@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actors.addresses import Addresses
     from actors.composition import ChildSpec
-    from actors.forks import ForkWork, Terminals
+    from actors.forks import ForkWork, Previews, Terminals
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
     from actors.vms import Images, Providers
@@ -92,14 +92,13 @@ class Engine:
             make_pollers=pollers,
             connections=connections or ParkedConnections(),
         )
-        self._draining = threading.Event()
         self._discovering = Shares(settings.render.vms, settings.render.vms_of_one)
         self._forking = Shares(_RUNS, _RUNS_OF_ONE)
 
     @property
     def draining(self) -> bool:
         """True once the service grants no more leases, because it is about to stop."""
-        return self._draining.is_set()
+        return self._composition.draining.is_set()
 
     @property
     def broken(self) -> threading.Event:
@@ -120,6 +119,7 @@ class Engine:
         self._composition.reaper.remove_orphans(before)
         spawn(RootSupervisor, self._composition).ask(Reschedule())
         self._composition.terminals.start()
+        self._composition.previews.start()
         with suppress(pykka.ActorDeadError):  # the root then starts another pool
             self._composition.addresses.pool.ask(Reschedule())  # by then it has looked at every lease
 
@@ -140,7 +140,7 @@ class Engine:
 
     def drain(self) -> None:
         """Grant no more leases. Running jobs go on."""
-        self._draining.set()
+        self._composition.draining.set()
         self._composition.addresses.pool.post(Drain())
         self._composition.addresses.renders.post(Drain())
         self._composition.addresses.schedules.post(Drain())
@@ -152,6 +152,7 @@ class Engine:
         """Stop the actors, last started first. VMs and their commands run on for the next process."""
         self.drain()
         self._composition.terminals.stop()
+        self._composition.previews.stop()
         self._composition.timer.stop()
         self._composition.addresses.root.stop()
 
@@ -226,6 +227,11 @@ class Engine:
     def terminals(self) -> Terminals:
         """The terminals on forks of jobs' disks."""
         return self._composition.terminals
+
+    @property
+    def previews(self) -> Previews:
+        """The previews of the disks of passed jobs."""
+        return self._composition.previews
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return its waiting jobs are canceled and its running ones are being ended.

@@ -8,6 +8,7 @@ from collections.abc import Mapping  # noqa: TC003 - the configuration's reader 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from actors.scheduling.capacity import Capacity
 from storage import EmailInvalid, ProviderName, Shape, email_address, immutable, networks_of, pattern, setting
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from actors.ir.settings import IrSettings
     from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.vms import HostSize
-    from storage import Build, Pipeline
+    from storage import Build, Job, Pipeline
 
 _MAX_GB = 1_000_000
 _MAX_RETENTION = 100_000
@@ -26,6 +27,13 @@ _LONGEST_TERMINAL = 4 * 3600
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 _VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = pattern(r"CI|CI_.*")
+
+_LOCALHOST = "localhost"
+_LOOPBACKS = frozenset({_LOCALHOST, "127.0.0.1", "0.0.0.0", "::1", "::"})  # noqa: S104 - they are compared with
+_ADDRESS = pattern(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?/?", re.IGNORECASE)
+_PREVIEW = "preview-"
+PREVIEW_HOST = pattern(r"preview-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.([a-z0-9.-]{1,200})(?::[0-9]{1,5})?")
+"""The host of a request to a preview, in lower case: its UUID, and the host below which it is."""
 
 _SENDER = "ci-daemon@localhost"
 
@@ -56,6 +64,74 @@ class TerminalSettings:
     def longest_seconds(self) -> int:
         """The most seconds that a terminal lasts."""
         return _LONGEST_TERMINAL
+
+
+@immutable
+class PreviewSettings:
+    """Section ``[previews]``: the ports that disks of passed jobs serve, each on a host of its own.
+
+    One that is awake has a VM. Requests to previews have threads of their own.
+    """
+
+    url: str | None = setting(
+        None,
+        "The address below which each preview has a host of its own, all of which lead to this service. It is best of"
+        " another domain than the service's. Without it there are previews only where people reach the service at"
+        " localhost.",
+        example="https://previews.example.net",
+    )
+    idle_seconds: int = setting(
+        300,
+        "The seconds without a request after which a preview falls asleep, and its VM ends.",
+        at_least=5,
+        at_most=_LONGEST_TERMINAL,
+        live=True,
+    )
+    ready_seconds: int = setting(
+        60,
+        "The seconds within which the port of a preview has to take connections once its command runs.",
+        at_least=1,
+        at_most=600,
+        live=True,
+    )
+    most: int = setting(8, "The most previews that are awake at once; 0 allows none.", at_least=0, live=True)
+    most_per_organization: int = setting(
+        4, "The most previews of one organization that are awake at once.", at_least=0, live=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.url is not None and not _ADDRESS.fullmatch(self.url):
+            raise ValueError(
+                f'url must be an address without a path, such as "https://previews.example.net", not "{self.url}"'
+            )
+
+
+@immutable
+class PreviewHosts:
+    """The hosts of previews: each is below the host of ``url``, at its port."""
+
+    url: str
+
+    @classmethod
+    def of(cls, settings: PreviewSettings, base_url: str) -> PreviewHosts | None:
+        """Return those of a service at ``base_url``; None if it has no hosts for previews."""
+        if settings.url is not None:
+            return cls(settings.url.rstrip("/"))
+        own = urlsplit(base_url)
+        if own.hostname not in _LOOPBACKS:
+            return None
+        port = "" if own.port is None else f":{own.port}"
+        return cls(f"{own.scheme}://{_LOCALHOST}{port}")
+
+    def address(self, uuid: str) -> str:
+        """Return the address of a preview, without a trailing slash."""
+        scheme, _, host = self.url.partition("://")
+        return f"{scheme}://{_PREVIEW}{uuid}.{host}"
+
+    def uuid_of(self, host: str) -> str | None:
+        """Return the UUID of the preview that a request to a host is for; None if it is for none."""
+        found = PREVIEW_HOST.fullmatch(host.lower())
+        return found[1] if found is not None and found[2] == urlsplit(self.url).hostname else None
 
 
 @immutable
@@ -393,6 +469,7 @@ class EngineSettings:
     repositories: RepositorySettings
     source: SourceSettings
     terminals: TerminalSettings
+    previews: PreviewSettings
     base_url: str
     api_address: tuple[str, int]
     front_end: FrontEnd | None = None
@@ -402,6 +479,17 @@ class EngineSettings:
     def pages(self) -> FrontEnd:
         """The pages that links lead to."""
         return self.front_end or FrontEnd(self.base_url)
+
+    @property
+    def preview_hosts(self) -> PreviewHosts | None:
+        """The hosts of previews; None if there are none."""
+        return PreviewHosts.of(self.previews, self.base_url)
+
+    def preview_of(self, job: Job) -> str | None:
+        """Return the address of the preview that a job has once it passed; None if it has none here."""
+        hosts = self.preview_hosts
+        kept = hosts is not None and self.retention.kept_disks_bytes and self.previews.most
+        return hosts.address(job.preview_uuid) if hosts is not None and kept and job.preview else None
 
 
 @dataclass(slots=True)

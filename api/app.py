@@ -5,10 +5,12 @@ The resources that programs use are there at once, all others from the first req
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import falcon
 
+from actors import PREVIEW_HOST
 from actors.ir import IrSettings
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
@@ -41,13 +43,14 @@ from api.signing import LogTokens, Signer
 from storage import Clock, Storage, SystemClock, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from actors.source_hosts import Installations, RepositoryConnector, SourceHost, Workspaces
     from api.engine import EngineInterface
     from api.openapi.router import Router
     from api.operations import Box
     from api.payments.settings import PaymentSettings
+    from api.resources.preview_hosts import PreviewDoor
     from api.settings import HttpSettings
     from api.sign_in.settings import IdentitySettings
 
@@ -166,7 +169,8 @@ def create_app(
     routes.add("/v0/jobs/{job_id}/services/{service}/logs", events, "service")
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
 
-    app = falcon.App(request_type=ApiRequest, router=routes.router(lambda: _later(routes, core)))
+    app = _App(request_type=ApiRequest, router=routes.router(lambda: _later(routes, core)))
+    app.previews = cache(lambda: _preview_door(core))
     app.req_options.strip_url_path_trailing_slash = True
     first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), KnownCallers()
     for middleware in (
@@ -179,6 +183,24 @@ def create_app(
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)
     return app
+
+
+def _preview_door(core: Core) -> PreviewDoor:
+    from api.resources.preview_hosts import PreviewDoor  # noqa: PLC0415 - for the first request to a preview
+
+    return PreviewDoor(core.service, core.slots, core.settings.pages_url)
+
+
+class _App(falcon.App):  # type: ignore[type-arg] # generic only in its stubs
+    """The app, and beside it what answers at the hosts of previews, imported at the first request to one."""
+
+    previews: Callable[[], PreviewDoor]
+
+    def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        if PREVIEW_HOST.fullmatch(str(env.get("HTTP_HOST") or "").lower()):
+            return self.previews()(env, start_response)
+        return super().__call__(env, start_response)
 
 
 def _later(routes: Routes, core: Core) -> Router:

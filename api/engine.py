@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
+    from actors import PreviewHosts
     from actors.forks import ForkWork, Shown
     from actors.render import Envelope
-    from storage import Build, Caller, ForkTerminal, Gate, Job, Storage
+    from actors.vms import PortSocket
+    from storage import Build, Caller, ForkTerminal, Gate, Job, Preview, Storage
 
 T = TypeVar("T")
 
@@ -73,6 +75,26 @@ class TerminalsInterface(Protocol):
 
     def gone(self, uuid: str) -> str | None:
         """Return why a terminal has ended, or is about to; None if it is open."""
+        ...
+
+
+class PreviewsInterface(Protocol):
+    """Previews of the disks of passed jobs."""
+
+    @property
+    def hosts(self) -> PreviewHosts | None:
+        """The hosts of previews; None if there are none."""
+        ...
+
+    def request(self, preview: Preview, seconds: float) -> AbstractContextManager[PortSocket]:
+        """Return a connection to the port of a preview, for one request; wake it first, for at most ``seconds``.
+
+        Raises PreviewGone, PreviewFailed and PreviewAsleep of actors.forks.
+        """
+        ...
+
+    def end(self, preview: Preview, why: str) -> None:
+        """End a preview, and with it its VM; ``why`` is a sentence."""
         ...
 
 
@@ -139,6 +161,11 @@ class EngineInterface(Protocol):
     @property
     def terminals(self) -> TerminalsInterface:
         """The terminals on forks of jobs' disks."""
+        ...
+
+    @property
+    def previews(self) -> PreviewsInterface:
+        """The previews of the disks of passed jobs."""
         ...
 
     def cancel(self, build_id: int) -> None:

@@ -40,6 +40,7 @@ from api.operations import (
     organizations,
     passkeys,
     payments,
+    previews,
     proofs,
     quarantine,
     registry_logins,
@@ -94,7 +95,7 @@ def add_later(routes: Routes, core: Core) -> Site:
     door.add(routes, mail_settings, api_tokens, sessions, identities, organizations, members, invites, audit)
     door.add(routes, machine_accounts, registry_logins, deploy_keys, culprits)
     door.add(routes, favourites, search, schedules, caches, notifications, tests, coverage, latest_artifacts)
-    door.add(routes, runs, disk_files, terminals, proofs, quarantine)
+    door.add(routes, runs, disk_files, terminals, previews, proofs, quarantine)
     routes.add(terminals.OUTPUT, TerminalOutputResource(site.service, door, core.slots))
     _add_deliveries(routes, site, core)
     door.add(routes, repositories, repo_deliveries, merge_queue, github_installations, bitbucket)

@@ -122,6 +122,7 @@ def engine_settings(config: Config, base_url: str, api_address: tuple[str, int])
         repositories=config.repositories,
         source=config.source,
         terminals=config.terminals,
+        previews=config.previews,
         base_url=base_url,
         api_address=api_address,
         front_end=config.http.front_end(base_url),

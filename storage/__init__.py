@@ -188,6 +188,7 @@ if TYPE_CHECKING:
         NewEnvironment,
     )
     from storage.records.jobs import (
+        MOST_PREVIEW_HOURS,
         Annotation,
         AnnotationLevel,
         Attempt,
@@ -205,6 +206,7 @@ if TYPE_CHECKING:
         JobSummary,
         NewJob,
         Outcome,
+        PreviewSpec,
         QueuedJob,
         Service,
         Shape,
@@ -271,6 +273,7 @@ if TYPE_CHECKING:
         TriggerState,
         Visibility,
     )
+    from storage.records.previews import PREVIEW_OPENER, Preview, PreviewState
     from storage.records.proofs import (
         MOST_RUNS,
         WHOLE_JOB,

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from storage.leases.force_finish import ForceFinish
     from storage.leases.kept_disks import KeptDisks
     from storage.leases.leases import Leases
+    from storage.leases.previews import Previews
     from storage.leases.queue import Queue
     from storage.leases.renders import Renders, RunnerTokens
     from storage.leases.terminals import Terminals

@@ -169,6 +169,7 @@ class Storage:
     kept_folders = _part(lambda self: parts.KeptFolders(self._database, self.directory / KEPT_FOLDERS))
     workspaces = _part(lambda self: parts.Workspaces(self.directory / WORKSPACES))
     kept_disks = _part(lambda self: parts.KeptDisks(self._database, self.billing, self.ledger))
+    previews = _part(lambda self: parts.Previews(self._database))
     terminals = _part(lambda self: parts.Terminals(self._database))
     audit = _part(lambda self: parts.Audit(self._database))
     force_finish = _part(lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases))

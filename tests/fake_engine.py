@@ -10,10 +10,12 @@ from tempfile import TemporaryFile
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from actors import PreviewHosts
 from actors.forks import DiskFolder, ForkWork, ListFolder, RunOutcome, Shown, TakeFile, TerminalGone
 from actors.forks.files import DiskEntry, TakenFile
 from actors.render import Envelope
-from storage import Build, BuildState, Caller, ForkTerminal, HoldEnd, Job, JobState, Shape, Storage
+from actors.vms import PortSocket
+from storage import Build, BuildState, Caller, ForkTerminal, HoldEnd, Job, JobState, Preview, Shape, Storage
 from tests.clock import ManualClock
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class FakeEngine:
         self.runs: list[tuple[int, object, str]] = []
         self.run_outcome: RunOutcome | Exception = RunOutcome(0, "ok\n", 0, timed_out=False, seconds=0.1)
         self.terminals = FakeTerminals(storage)
+        self.previews = FakePreviews(storage)
         self.reading: list[FakeWatch] = []
         self.during_waits: list[Callable[[], None]] = []
         """Callbacks for waits for a log: each wait takes the next one and runs it."""
@@ -123,6 +126,27 @@ class FakeEngine:
 
     def pending_reason(self, job: Job) -> str | None:
         return "waiting for a VM: host is full (4 of 4)" if job.state is JobState.SCHEDULED else None
+
+
+class FakePreviews:
+    """Previews without VMs: each request connects to a port of this host, if a test says which."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.hosts: PreviewHosts | None = PreviewHosts("http://previews.example.net")
+        self.port: PortSocket | None = None
+        self.refusal: Exception | None = None
+
+    @contextmanager
+    def request(self, preview: Preview, seconds: float) -> Iterator[PortSocket]:
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.port is not None
+        with self.port:
+            yield self.port
+
+    def end(self, preview: Preview, why: str) -> None:
+        self._storage.previews.end(preview.id, why)
 
 
 class FakeTerminals:

@@ -218,21 +218,27 @@ MOST_KEPT_DISKS = 500
 
 
 def to_drop(
-    kept: Sequence[KeptDisk], forest: SnapshotForest, needed: Collection[str], before: datetime | None, budget: int
+    kept: Sequence[KeptDisk],
+    forest: SnapshotForest,
+    needed: Collection[str],
+    before: datetime | None,
+    budget: int,
+    served: Sequence[KeptDisk] = (),
 ) -> list[str]:
-    """Return which disks of failed jobs to keep no longer: all from before an instant, then more.
+    """Return which disks to keep no longer: those of failed jobs from before an instant, then more.
 
     The rest are at most `MOST_KEPT_DISKS`, and take at most ``budget`` bytes beside the snapshots that are ``needed``
-    anyway. Of the organization whose disks take most, the oldest goes first. ``kept`` has the oldest first. Pure.
+    anyway. Of the organization whose disks take most, the oldest goes first. Those ``served`` by previews, which end
+    when their time is up, are none too old. Both have the oldest first. Pure.
     """
     gone = [each for each in kept if before is not None and each.created_at < before]
     left: dict[int, deque[KeptDisk]] = {}
-    for each in kept[len(gone) :]:
+    for each in sorted((*kept[len(gone) :], *served), key=lambda each: each.created_at):
         left.setdefault(each.organization_id, deque()).append(each)
     holders = forest.holders(each.snapshot for of in left.values() for each in of)
     taken = sum(forest.own_bytes(name) for name in holders if name not in needed)
     sizes = {of: sum(each.bytes or 0 for each in disks) for of, disks in left.items()}
-    count = len(kept) - len(gone)
+    count = len(kept) + len(served) - len(gone)
     while count > MOST_KEPT_DISKS or (count and taken > budget):
         of = max(left, key=lambda each: (sizes[each], len(left[each])))
         oldest = left[of].popleft()
@@ -251,27 +257,30 @@ def to_drop(
 def expire_kept_disks(
     storage: Storage, providers: Providers, settings: RetentionSettings, now: datetime, room: int = 0
 ) -> None:
-    """Charge the disks of failed jobs, and keep those no longer that are due.
+    """Charge the disks of failed jobs, and keep those, and those of previews, no longer that are due.
 
     With ``room``, more go until they take so many bytes less than now. `free_disks` then frees them. None is too old
     while the clock is in doubt.
     """
-    kept = storage.kept_disks.all()
-    _measure(storage, providers, [each.snapshot for each in kept])
+    storage.previews.end_late()
+    names = {each.snapshot for each in (*storage.kept_disks.all(), *storage.previews.disks())}
+    _measure(storage, providers, list(names))
     storage.kept_disks.charge()
-    if not kept:
+    if not names:
         return
-    kept, forest = storage.kept_disks.all(), SnapshotForest(storage.snapshots.all())
+    kept, served = storage.kept_disks.all(), storage.previews.disks()
+    forest = SnapshotForest(storage.snapshots.all())
     others = storage.snapshots.in_use() | {entry.snapshot for entry in storage.cache.entries()}
     needed = set(forest.holders(others))
     before = now - settings.kept_disks_days * _DAY if storage.clock_steps.jump is None else None
     budget = settings.kept_disks_bytes
     if room:
-        budget = min(budget, max(0, sum(each.bytes or 0 for each in kept) - room))
-    gone = to_drop(kept, forest, needed, before, budget)
+        budget = min(budget, max(0, sum(each.bytes or 0 for each in (*kept, *served)) - room))
+    gone = to_drop(kept, forest, needed, before, budget, served)
     if gone:
         storage.kept_disks.drop(gone)
-        _log.info("%d of %d disks of failed jobs are kept no longer", len(gone), len(kept))
+        storage.previews.end_of_disks(gone, "its disk was removed to make room for others")
+        _log.info("%d of %d disks of failed jobs and previews are kept no longer", len(gone), len(kept) + len(served))
 
 
 def evict_folders(storage: Storage, settings: CacheSettings, now: datetime) -> None:

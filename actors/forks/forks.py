@@ -139,16 +139,18 @@ class Forks:
         opened_by: str,
         budget_id: int | None = None,
         held: Callable[[int], None] = lambda _: None,
+        disk: Snapshot | None = None,
     ) -> Fork:
         """Make a VM with a fork of a job's disk, for its caller to `end`.
 
         The disk is as the job's command left it, or as it was ``before``. The VM costs what the job's costs, for at
         most ``seconds``, and the budget of an API key pays if one is given. Services of the job are not started.
+        ``disk`` is a snapshot that the job has left, by default the last that is kept.
         ``held`` is given the id of the VM's hold, in the transaction that makes it. Raises DiskGone, ForkBusy and
         VmError, and what ``held`` raises.
         """
         storage = self._storage
-        left = kept_disk(storage, job)
+        left = disk or kept_disk(storage, job)
         origin = None if left is None else storage.leases.by_uuid(left.name)
         if left is None or origin is None:
             raise DiskGone(self._why_gone(job))

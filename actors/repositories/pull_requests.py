@@ -176,6 +176,7 @@ class PullRequestBuilds:
         """
         if change.action == _CLOSED:
             self._commits.announce(self._storage.superseded.cancel_closed(repository.id, change.number))
+            self._storage.previews.end_of_pull_request(repository.id, change.number)
         name = f"pull request {change.number} of {repository.url}"
         if not _COMMIT.fullmatch(change.head_commit) or not _REF.fullmatch(change.head_ref):
             _log.warning("%s is not built: its host names no commit and ref", name)

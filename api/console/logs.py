@@ -12,6 +12,7 @@ from api.bodies import answer
 from api.console.builds.debugging import held_vms, shell_line
 from api.console.builds.failures import siblings_of
 from api.console.errors import Page
+from api.console.previews import shown_preview
 from api.engine import waiting_reason
 from api.errors.catalog import ApiError
 from api.operations.things import job_in_build
@@ -109,6 +110,7 @@ class JobPage(Page):
                 "may_retry": False,
                 "has_disk": False,
                 "terminals": [],
+                "shown": None,
                 "form_token": "",
             }
         held = held_vms(self._site.storage, build) if build.debug else []
@@ -122,6 +124,7 @@ class JobPage(Page):
             "may_retry": build.state.terminal and job.state.failed and not job.soft_failed,
             "has_disk": self._site.storage.kept_disks.of_job(job.id) is not None,
             "terminals": self._terminals(req, job),
+            "shown": shown_preview(self._site, job),
             "form_token": self._site.form_token(req),
         }
 

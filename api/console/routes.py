@@ -21,6 +21,7 @@ from api.console.operation_routes import add_operation_pages
 from api.console.organization import add_organization_pages
 from api.console.pages import ThemePage
 from api.console.pipelines import PipelinePage
+from api.console.previews import add_preview_pages
 from api.console.provider_login import ProviderLoginPage
 from api.console.search import SearchPage
 from api.console.source_hosts import add_source_host_pages
@@ -160,6 +161,7 @@ def _add_build_pages(routes: Routes, site: Site) -> None:
     for part in ("outline", "search", "times"):
         routes.add_page(f"{job}/log/{part}", parts, part)
     add_terminal_pages(routes, site, job)
+    add_preview_pages(routes, site, build)
 
 
 def _mail_wanted(fields: Mapping[str, str]) -> dict[str, bool]:

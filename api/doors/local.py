@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.render import Envelope
     from api.builds.creation import BuildCreation
-    from api.engine import ChangeWatch, TerminalsInterface
+    from api.engine import ChangeWatch, PreviewsInterface, TerminalsInterface
     from api.operations.operation import Operation
     from storage import Build, Clock, Job, Page, Storage
 
@@ -114,6 +114,11 @@ class OtherProcess:
     @property
     def terminals(self) -> TerminalsInterface:
         """Raise NotImplementedError: the owner of the host opens shells without the service."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    @property
+    def previews(self) -> PreviewsInterface:
+        """Raise NotImplementedError: previews are awake in the service."""
         raise NotImplementedError(_NO_BUILDS_HERE)
 
     def cancel(self, build_id: int) -> None:

@@ -18,6 +18,7 @@ from waitress.receiver import ChunkedReceiver
 from waitress.task import ErrorTask, WSGITask
 from waitress.utilities import BadRequest, Error, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
 
+from actors import PREVIEW_HOST
 from api.middleware.access_log import enter_request
 from storage import DatabaseUnavailable, pattern
 
@@ -43,6 +44,9 @@ _SMALL_BODY = 64 * 2**10
 
 _SECRET_BODY = 400 * 2**10
 """The most bytes of a body that sets a secret: JSON may need six for each byte of its value."""
+
+_PREVIEW_BODY = 2**20
+"""The most bytes of the body of a request to a preview."""
 
 _OF_ORGANIZATION = r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?"
 _TAKES_ARCHIVE = pattern(_OF_ORGANIZATION + r"builds/?")
@@ -116,6 +120,12 @@ class Parser(HTTPRequestParser):
         return _REPORTS.fullmatch(self.path) is not None
 
     @property
+    def preview_host(self) -> str | None:
+        """The host of a preview that the request is for; None if it is for this service itself."""
+        host = str(self.headers.get("HOST") or "").lower()
+        return host if PREVIEW_HOST.fullmatch(host) else None
+
+    @property
     def credentials(self) -> str:
         """The token or cookies of the request, as they came; empty if there are none."""
         return str(self.headers.get("AUTHORIZATION") or self.headers.get("COOKIE") or "")
@@ -124,6 +134,8 @@ class Parser(HTTPRequestParser):
     def _most_bytes(self) -> int:
         """The most bytes that the body of this request may have."""
         most: int = self.adj.max_request_body_size - 1
+        if self.preview_host is not None:
+            return min(most, _PREVIEW_BODY)
         if self.reports or _TAKES_ARCHIVE.fullmatch(self.path):
             return most
         return min(most, _SECRET_BODY if _TAKES_SECRET.fullmatch(self.path) else _SMALL_BODY)
@@ -309,6 +321,11 @@ class Channel(HTTPChannel):
     def caller(self) -> Caller:
         """The caller of the next request, as far as the server knows."""
         return self.refusal_writer.callers.of(cast("Parser", self.requests[0]), str(self.addr[0]))
+
+    @property
+    def preview_host(self) -> str | None:
+        """The host of a preview that the next request is for, None for others."""
+        return cast("Parser", self.requests[0]).preview_host
 
     def know_caller(self, user: str) -> None:
         """Note the user who sent the request that is served now, by its id."""

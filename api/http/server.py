@@ -20,6 +20,7 @@ from waitress.server import TcpWSGIServer
 from api.errors.catalog import ApiError
 from api.errors.responses import ErrorHandlers
 from api.http.channel import MAX_HEADERS, Channel, HeldAnswers
+from api.http.preview_threads import PreviewThreads
 from api.http.slots import StreamSlots
 from api.http.workers import Callers, Workers
 from api.middleware.client_addresses import ClientAddresses
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from waitress.trigger import trigger
 
+    from api.http.workers import Task
     from api.settings import HttpSettings
 
 _BACKLOG = 1024
@@ -99,6 +101,7 @@ class Listener(TcpWSGIServer):
         self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings, closing: threading.Event
     ) -> None:
         self.workers = Workers(settings.threads, self._read, self.pull_trigger)
+        self.previews = PreviewThreads()
         self.held = HeldAnswers()
         self.callers = Callers(ClientAddresses(settings.trusted_proxies))
         self.map: dict[int, Any] = {}
@@ -115,6 +118,14 @@ class Listener(TcpWSGIServer):
             sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
             bind_socket=False,
         )
+
+    def add_task(self, task: Task) -> None:  # type: ignore[override] # a Channel, which is one
+        """Serve a request: one for a preview in threads of their own, so that it holds up no other."""
+        host = cast("Channel", task).preview_host
+        if host is None:
+            self.workers.add_task(task)
+        else:
+            self.previews.add(host, task)
 
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body for a request that never reached the app."""
@@ -165,6 +176,7 @@ class Listener(TcpWSGIServer):
         self.held.start()
         self.workers.run()
         self.workers.close(timeout=1.0)
+        self.previews.close(timeout=1.0)
         self.held.close(timeout=1.0)
 
     def pull_trigger(self) -> None:

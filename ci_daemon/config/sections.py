@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings, TerminalSettings
+from actors import (
+    ArtifactSettings,
+    CacheSettings,
+    JobSettings,
+    PoolSettings,
+    PreviewSettings,
+    RetentionSettings,
+    TerminalSettings,
+)
 from actors.ir import IrSettings
 from actors.mail import MailSettings
 from actors.notifications import NotificationSettings
@@ -38,6 +46,7 @@ class Config:
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
     payments: PaymentSettings = field(default_factory=PaymentSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
+    previews: PreviewSettings = field(default_factory=PreviewSettings)
     qemu: QemuSettings = field(default_factory=QemuSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     render: RenderSettings = field(default_factory=RenderSettings)

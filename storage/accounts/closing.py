@@ -21,7 +21,7 @@ from storage.models.accounts import (
     TokenRow,
     UserRow,
 )
-from storage.models.leases import KeptDiskRow
+from storage.models.leases import KeptDiskRow, PreviewRow
 from storage.models.notifications import MailOptOutRow, MailRow, NotificationRow
 from storage.models.pipelines import FavouriteRow, PipelineRow, PipelineTriggerRow, ScheduleRow
 from storage.records.accounts import Role
@@ -97,6 +97,12 @@ class Accounts:
         self._forget_disks = Write(
             database, lambda: KeptDiskRow.delete().where(KeptDiskRow.organization == slot("organization_id"))
         )
+        self._end_previews = Write(
+            database,
+            lambda: PreviewRow.update({PreviewRow.ended_at: slot("now"), PreviewRow.why_ended: slot("why")}).where(
+                PreviewRow.organization == slot("organization_id"), PreviewRow.ended_at.is_null()
+            ),
+        )
         self._close_organization = Write(
             database,
             lambda: OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
@@ -147,6 +153,7 @@ class Accounts:
                 self._forget_triggers.run(organization_id=organization_id)
                 self._forget_notifications.run(organization_id=organization_id)
                 self._forget_disks.run(organization_id=organization_id)
+                self._end_previews.run(organization_id=organization_id, now=now, why="its organization was closed")
                 self._holds.forget(organization_id=organization_id)
                 self._machines.remove_all(organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]

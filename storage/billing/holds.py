@@ -13,6 +13,7 @@ from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import HoldRow, LeaseRow
 from storage.records.jobs import Shape
 from storage.records.leases import Hold, HoldEnd
+from storage.records.previews import PREVIEW_OPENER
 
 if TYPE_CHECKING:
     from storage.billing.budgets import BudgetCharges
@@ -27,6 +28,13 @@ _HELD = Columns(
     LeaseRow.job,
     Columns.of(Shape, LeaseRow),
 )
+
+
+def _what(hold: Hold) -> str:
+    """Return what was done with a held VM."""
+    if hold.opened_by is None:
+        return "held"
+    return "preview" if hold.opened_by == PREVIEW_OPENER else "forked"
 
 
 class Holds:
@@ -137,6 +145,10 @@ class Holds:
         """
         return self._over.all(now=self._database.now())
 
+    def by_id(self, hold_id: int) -> Hold | None:
+        """Return a hold, also one that has ended."""
+        return self._get.one(id=hold_id)
+
     def of_lease(self, lease_id: int) -> Hold | None:
         """Return the open hold of a lease's VM."""
         return self._of_lease.one(lease_id=lease_id)
@@ -183,6 +195,6 @@ class Holds:
             finished_at = max(started_at, min(until, self._database.now()))
             seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // SECOND
             cents = self._budgets.of_budget(hold.budget_id, seconds * hold.micro_cents // MICRO_CENTS)
-            entry_id = self._ledger.debit_hold(hold.job_id, cents, "held" if hold.opened_by is None else "forked")
+            entry_id = self._ledger.debit_hold(hold.job_id, cents, _what(hold))
             self._finish.run(id=hold_id, reason=reason, finished_at=finished_at, amount_cents=cents, entry_id=entry_id)
             return True

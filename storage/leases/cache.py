@@ -11,7 +11,7 @@ import peewee
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, EdgeRow, JobRow
-from storage.models.leases import CacheRow, KeptDiskRow, LeaseRow, SnapshotRow
+from storage.models.leases import CacheRow, KeptDiskRow, LeaseRow, PreviewRow, SnapshotRow
 from storage.models.pipelines import PipelineRow
 from storage.records.builds import BuildState
 from storage.records.jobs import EdgeKind, JobErrorCode, JobState, Outcome
@@ -229,7 +229,8 @@ class Snapshots:
         disks_in_use = JobRow.select(JobRow.disk).where(
             JobRow.build.in_(unfinished), JobRow.disk.is_null(is_null=False)
         )
-        kept, failed = KeptDiskRow.select(KeptDiskRow.snapshot), SnapshotRow.alias()
+        served = PreviewRow.select(PreviewRow.disk).where(PreviewRow.ended_at.is_null())
+        kept, failed = KeptDiskRow.select(KeptDiskRow.snapshot).union_all(served), SnapshotRow.alias()
         below_kept = failed.select(failed.base).where(failed.name.in_(kept), failed.base.is_null(is_null=False))
         maker, makers_build = JobRow.alias(), BuildRow.alias()
         self._get = Query(database, lambda: snapshots.where(this), _SNAPSHOT)
@@ -344,7 +345,7 @@ class Snapshots:
         """Return the snapshots that may be removed, oldest first.
 
         Their builds are finished, they are not the disk of an unfinished build's job, the cache does not name them, and
-        no disk of a failed job is kept that is one of them, or on one.
+        no disk of a failed job or of a preview is kept that is one of them, or on one.
         """
         return self._unneeded.all()
 

@@ -12,6 +12,7 @@ from storage.models.row import InstantField, Row
 from storage.records.builds import Render, Rendered
 from storage.records.leases import CacheEntry, ForkTerminal, Hold, KeptDisk, Lease, Snapshot
 from storage.records.pipelines import Declaration
+from storage.records.previews import Preview
 
 
 class LeaseRow(Row, table="leases", record=Lease):
@@ -50,6 +51,15 @@ class TerminalRow(Row, table="terminals", record=ForkTerminal, joined=_OF_HOLD):
     hold = peewee.ForeignKeyField(HoldRow, primary_key=True)
     user = peewee.ForeignKeyField(UserRow)
     token = peewee.ForeignKeyField(TokenRow, null=True)
+
+
+class PreviewRow(Row, table="previews", record=Preview, joined=("holding",)):
+    """A passed job's disk that serves a port."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+    job = peewee.ForeignKeyField(JobRow)
+    hold = peewee.ForeignKeyField(HoldRow, null=True)
 
 
 class KeptDiskRow(Row, table="kept_disks", record=KeptDisk, joined=("bytes",)):

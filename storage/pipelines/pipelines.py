@@ -12,7 +12,7 @@ from storage.database.statements import Columns, Query, Slots, Write, first, ins
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow
-from storage.models.leases import CacheRow, DeclarationRow, KeptDiskRow
+from storage.models.leases import CacheRow, DeclarationRow, KeptDiskRow, PreviewRow
 from storage.models.notifications import NotificationRow
 from storage.models.pipelines import PipelineRow, PipelineTriggerRow, ScheduleRow, SecretRow
 from storage.records.pipelines import (
@@ -139,6 +139,12 @@ class Pipelines:
         )
         self._forget_cache = Write(database, lambda: CacheRow.delete().where(CacheRow.pipeline == slot("id")))
         self._forget_disks = Write(database, lambda: KeptDiskRow.delete().where(KeptDiskRow.pipeline == slot("id")))
+        self._end_previews = Write(
+            database,
+            lambda: PreviewRow.update({PreviewRow.ended_at: slot("now"), PreviewRow.why_ended: slot("why")}).where(
+                PreviewRow.pipeline == slot("id"), PreviewRow.ended_at.is_null()
+            ),
+        )
         self._forget_secrets = Write(database, lambda: SecretRow.delete().where(SecretRow.pipeline == slot("id")))
         self._forget_triggers = Write(
             database, lambda: PipelineTriggerRow.delete().where(PipelineTriggerRow.pipeline == slot("id"))
@@ -186,6 +192,7 @@ class Pipelines:
             self._delete.run(id=pipeline_id, now=self._database.now())
             self._forget_cache.run(id=pipeline_id)
             self._forget_disks.run(id=pipeline_id)
+            self._end_previews.run(id=pipeline_id, now=self._database.now(), why="its pipeline was deleted")
             self._forget_secrets.run(id=pipeline_id)
             self._forget_schedules.run(id=pipeline_id)
             self._forget_triggers.run(id=pipeline_id)

@@ -6,6 +6,7 @@ from dataclasses import field, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from uuid import UUID, uuid5
 
 from storage.data_classes import immutable
 from storage.settings import setting
@@ -13,6 +14,10 @@ from storage.settings import setting
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+
+
+MOST_PREVIEW_HOURS, _PREVIEW_HOURS = 720, 24
+"""The most hours that a preview lasts, and those by default."""
 
 
 class JobState(StrEnum):
@@ -156,6 +161,33 @@ class Service:
         return cls(**{**document, "command": None if command is None else tuple(command), "secrets": tuple(secrets)})
 
 
+@immutable
+class PreviewSpec:
+    """The preview of a job: a command on its disk that serves a port, until so many ``hours`` after the job passed.
+
+    Without ``hours`` it lasts as long as its pull request is open, or a day. It is for ``everyone``, or for members.
+    """
+
+    port: int
+    command: str
+    everyone: bool = False
+    hours: int | None = None
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The preview as a job's row has it."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def lasting(self, *, of_pull_request: bool) -> int:
+        """Return the most seconds that it lasts, of a build of a pull request or another one."""
+        return 3600 * (self.hours or (MOST_PREVIEW_HOURS if of_pull_request else _PREVIEW_HOURS))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> PreviewSpec:
+        """Return the preview of a document."""
+        return cls(**document)
+
+
 class Dependency(NamedTuple):
     """A dependency of one job on the job at ``position`` in the same list.
 
@@ -212,6 +244,9 @@ class NewJob(Step):
     registries: tuple[str, ...] = ()
     """The registries whose logins of the organization it gets."""
 
+    preview: Mapping[str, object] = field(default_factory=dict)
+    """The document of the preview that it has once it passed; empty for none."""
+
 
 @immutable
 class Job(Step):
@@ -263,11 +298,22 @@ class Job(Step):
     registries: tuple[str, ...] = ()
     image_digest: str | None = None
     service_image_digests: Mapping[str, str] = field(default_factory=dict)
+    preview: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def all_services(self) -> dict[str, Service]:
         """The services beside the command, by their host names."""
         return {name: Service.of(cast("Mapping[str, Any]", each)) for name, each in self.services.items()}
+
+    @property
+    def its_preview(self) -> PreviewSpec | None:
+        """The preview that it has once it passed."""
+        return PreviewSpec.of(cast("Mapping[str, Any]", self.preview)) if self.preview else None
+
+    @property
+    def preview_uuid(self) -> str:
+        """The UUID of the preview of its attempt."""
+        return str(uuid5(UUID(self.uuid), str(self.attempt)))
 
     @property
     def plan_key(self) -> str:

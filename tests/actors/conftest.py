@@ -18,6 +18,7 @@ from actors import (
     JobSettings,
     PollerComposition,
     PoolSettings,
+    PreviewSettings,
     PrometheusMetrics,
     RetentionSettings,
     TerminalSettings,
@@ -75,6 +76,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         repositories=RepositorySettings(),
         source=SourceSettings(),
         terminals=TerminalSettings(),
+        previews=PreviewSettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from actors.source_hosts import GithubApi, Installations, RepositoryConnector
@@ -24,6 +24,7 @@ from storage import (
     NewPipelineTrigger,
     NewProof,
     NewQuarantine,
+    PreviewSpec,
     ProvenIdentity,
     Role,
     SignUpPolicy,
@@ -210,6 +211,7 @@ def _filled(world: World, outside: Outside) -> Scene:
         "user_id": member.user.uuid,
         **_machine_account(owner),
         "terminal": _terminal(owner, f"{build.path}/jobs/{job.uuid}"),
+        "preview": _preview(storage, build.stored, job.stored),
         "members-terminal": _terminal(member, f"{build.path}/jobs/{job.uuid}"),
         "name": "TOKEN",
         "host": "registry.example.com",
@@ -250,6 +252,12 @@ def _terminal(account: Account, job: str) -> str:
     """Open a terminal; return its id."""
     opened = account.client.simulate_post(f"{job}/terminals", json={})
     return str(opened.json["id"])
+
+
+def _preview(storage: Storage, build: Build, job: Job) -> str:
+    """Add a preview of a job; return its id."""
+    storage.previews.add(build, replace(job, preview=PreviewSpec(8000, "serve").document), "a-disk")
+    return job.preview_uuid
 
 
 def _logins(owner: Account) -> None:

@@ -28,6 +28,7 @@ NOUNS = {
     "user_id": "member_not_found",
     "machine": "machine_account_not_found",
     "terminal": "terminal_not_found",
+    "preview": "preview_not_found",
     "code": "route_not_found",
     "uuid": "passkey_not_found",
     "delivery": "notification_delivery_not_found",

@@ -160,7 +160,14 @@ class DiskCache:
             f'cache hit: nothing is run, the disk that "{entry.job_name}" left in build {entry.build_number} '
             "is this job's: its command, variables, image, size and all else that can change it are the same"
         )
-        if not self._storage.cache.hit(entry, job, target, build.uuid, notice):
+        shown = self._live_settings.now.preview_of(job)
+        if shown is not None:
+            notice += f"; preview: {shown}"
+        with self._storage.transaction():
+            hit = self._storage.cache.hit(entry, job, target, build.uuid, notice)
+            if hit and shown is not None:
+                self._storage.previews.add(build, job, entry.snapshot)
+        if not hit:
             return False
         self._metrics.hit()
         self._watchers.notify(job.uuid)

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+NO_PREVIEWS = (
+    "no preview: this service has no address for previews (previews.url), lets none be awake (previews.most), or keeps"
+    " no disks (retention.kept_disks_days)"
+)
+"""The notice in the log of a job that declares a preview which it does not get."""
+
 
 class Finalizer:
     """The phases from a command's exit to the record of its job's end. `finalize` blocks.
@@ -58,7 +64,7 @@ class Finalizer:
         self._pool = parts.addresses.pool
         self._job = assignment.job
         self._generation = JobGeneration(parts.storage, limits, assignment.build, assignment.job)
-        self._disk_kept = False
+        self._disk_kept = self._previewed = False
 
     def recorded_exit(self) -> int | None:
         """Return the exit code that an earlier actor recorded without finishing the attempt, or None."""
@@ -101,6 +107,8 @@ class Finalizer:
             )
             if finished and target is JobState.PASSED:
                 self._generation.add()
+                if self._previewed:
+                    self._storage.previews.add(self._assignment.build, self._job, lease.uuid)
         if finished and target is JobState.PASSED and self._disk_kept:
             self._cache.keep(self._assignment.build, self._job, lease)
         if finished and held:
@@ -254,21 +262,26 @@ class Finalizer:
         """
         needed = self._assignment.disk_children and (result.satisfies or self._assignment.disk_children_of_failure)
         needed = needed or self._generation.needs_disk
-        if not needed and not (
-            result.event is JobEvent.PASSED
-            and self._cache.lacks(self._assignment.build, self._job, self._assignment.lease)
-        ):
+        passed = result.event is JobEvent.PASSED
+        shown = self._live_settings.now.preview_of(self._job) if passed else None
+        if passed and self._job.preview and shown is None:
+            self._attempt.log.notice(NO_PREVIEWS)
+        cached = passed and self._cache.lacks(self._assignment.build, self._job, self._assignment.lease)
+        if not (needed or cached or shown):
             return self._keep_failed(self._hold_vm(result))
         try:
-            self._attempt.snapshot(passed=result.event is JobEvent.PASSED, needed=needed)
+            self._attempt.snapshot(passed=passed, needed=needed)
         except VmError as error:
             if not needed:
-                self._attempt.log.notice(f"the disk could not be kept for later builds: {error}")
+                self._attempt.log.notice(f"the disk could not be kept for later builds or a preview: {error}")
                 return result
             if isinstance(error, VmLost):
                 raise
             return result.without_disk(str(error))
         self._disk_kept = True
+        if shown is not None:
+            self._previewed = True
+            self._attempt.log.notice(f"preview: {shown}")
         if result.event is not JobEvent.PASSED and self._keeps_failed:
             self._storage.kept_disks.keep(self._assignment.lease.uuid, self._assignment.build)
         return result

@@ -18,7 +18,7 @@ from actors.ir.language.references import in_order, workspaces_of
 from actors.ir.language.scalars import gigabytes_of, is_image, seconds_of
 from actors.ir.planning import Definition
 from actors.ir.readers import size
-from storage import BuildErrorCode, Concurrency, Dependency, EdgeKind, NewJob, Service, Shape, immutable
+from storage import BuildErrorCode, Concurrency, Dependency, EdgeKind, NewJob, PreviewSpec, Service, Shape, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,7 +163,13 @@ class _Planned:
 
     @property
     def bytes(self) -> int:
-        return len(self.job.run.encode()) + size(self.env) + len(json.dumps(self.services).encode())
+        texts = (*self._commands.values(), json.dumps(self.services))
+        return sum(len(text.encode()) for text in texts) + size(self.env)
+
+    @property
+    def _commands(self) -> dict[str, str]:
+        """The commands, by their keys."""
+        return {"run": self.job.run, **({} if self.job.preview is None else {"preview": self.job.preview.run})}
 
     @property
     def services(self) -> dict[str, dict[str, object]]:
@@ -179,8 +185,8 @@ class _Planned:
 
         if len(self.key) > _MOST_CHARS:
             add(f"the key and the values of the matrix come to more than {_MOST_CHARS} characters", "matrix")
-        if len(job.run.encode()) > limits.max_command_bytes:
-            add(f"expected at most {limits.max_command_bytes} bytes", "run")
+        for name in (key for key, text in self._commands.items() if len(text.encode()) > limits.max_command_bytes):
+            add(f"expected at most {limits.max_command_bytes} bytes", name)
         if size(self.env) > limits.max_env_bytes:
             add(f"expected at most {limits.max_env_bytes} bytes of names and values", "env")
         if job.image is not None and not is_image(job.image):
@@ -243,6 +249,7 @@ class _Planned:
             keep=dict(job.keep or {}),
             generates=job.generates,
             problems=tuple(dict.fromkeys(job.problems or ())),
+            preview={} if job.preview is None else _preview(job.preview),
         )
 
 
@@ -283,6 +290,12 @@ def _service(service: model.Service) -> dict[str, object]:
         fails_job=service.fails_job is True,
         secrets=tuple(service.secrets or ()),
     ).document
+
+
+def _preview(preview: model.Preview) -> dict[str, object]:
+    """Return a preview as its job has it: see `storage.PreviewSpec`."""
+    everyone = preview.for_ == "everyone"
+    return PreviewSpec(preview.port, preview.run, everyone=everyone, hours=preview.hours).document
 
 
 def _command(job: Job) -> str:

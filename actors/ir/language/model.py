@@ -54,7 +54,7 @@ from actors.ir.language.scalars import (
 )
 from actors.ir.problems import MATCHERS
 from actors.ir.triggers import PULL_REQUEST_TYPES, UPSTREAM_PATTERN, UpstreamValue
-from storage import MOST_SCHEDULES, TriggerState
+from storage import MOST_PREVIEW_HOURS, MOST_SCHEDULES, TriggerState
 
 VERSION = "1"
 """The version of documents of this model."""
@@ -69,6 +69,7 @@ _MOST_FOLDERS = 16
 _LAST_PORT = 65_535
 _MOST_EXCLUDED = 100
 _MOST_CHOICES = 100
+_LOOKERS = ("members", "everyone")
 _STATUSES = ("passed", "failed", "always")
 _TRIGGER_STATES = tuple(map(str, TriggerState))
 _SHARED: dict[str, Any] = {"type": "string", "pattern": "^shared(-[a-z0-9-]{1,63})?$"}
@@ -476,6 +477,27 @@ class Identity(Strict):
     audience: Audience = Field(description="The service that takes the token, by its own name, as `sts.amazonaws.com`.")
 
 
+def _audience_of_preview(value: object) -> str:
+    if value not in _LOOKERS:
+        raise wrong(f'expected "members" or "everyone", got {quoted(value)}')
+    return str(value)
+
+
+class Preview(Strict):
+    """A port that the disk of the job serves once it passed, at an address of its own."""
+
+    port: Annotated[Whole, Field(ge=1, le=_LAST_PORT)] = Field(description="The port at which `run` answers HTTP.")
+    run: Script = Field(description="The command that serves it, in the workspace, when somebody looks.")
+    for_: Annotated[str, Spelling(_audience_of_preview, ({"enum": list(_LOOKERS)},), alone=True)] | None = Field(
+        None, alias="for", description="`members` of the organization, who sign in, by default; or `everyone`."
+    )
+    hours: Annotated[Whole, Field(ge=1, le=MOST_PREVIEW_HOURS)] | None = Field(
+        None,
+        description="The hours for which it is there, at most 720. By default until its pull request is closed,"
+        " and 24 for other builds.",
+    )
+
+
 class Concurrency(Strict):
     """A group of builds of the organization, few of which run at a time. The others wait in order."""
 
@@ -538,6 +560,9 @@ class Job(Common):
         None,
         description="Folders that later builds get, such as `node_modules`. In a mapping each has a name by which"
         " pipelines of the organization share it.",
+    )
+    preview: Preview | None = Field(
+        None, description="A port that the job's disk serves once it passed: a preview of what was built."
     )
     generates: Path | None = Field(
         None,

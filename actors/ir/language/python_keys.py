@@ -30,6 +30,7 @@ _NAMES = {
     "Condition": "Condition",
     "When": "When",
     "Cache": "Cache",
+    "Preview": "Preview",
     "Retry": "Retry",
     "SoftFail": "SoftFail",
 }
@@ -39,7 +40,7 @@ _BASES = {"Job": "Common", "When": "Condition"}
 _NOT_KEYWORDS = {"Pipeline": ("version", "slug", "jobs")}
 """Keys that a file in Python says otherwise."""
 
-_RESERVED = ("from", "not", "with")
+_RESERVED = ("for", "from", "not", "with")
 _TYPES = {"string": "str", "integer": "int", "boolean": "bool", "number": "float"}
 _MATRIX = "Mapping[str, str | Sequence[str | Mapping[str, str]]]"
 _OF_JOBS = {"from": "str | Job", "needs": "str | Job | Sequence[str | Job]"}

@@ -31,6 +31,7 @@ _TITLES = {
     "Cache": "`jobs.KEY.cache`",
     "Service": "`jobs.KEY.services.NAME`",
     "Ready": "`jobs.KEY.services.NAME.ready`",
+    "Preview": "`jobs.KEY.preview`",
     "Retry": "`jobs.KEY.retry`",
     "SoftFail": "`jobs.KEY.soft_fail`",
 }

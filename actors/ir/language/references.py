@@ -30,7 +30,7 @@ _WITHOUT_NAMES = frozenset(
 )
 """The keys of a job in whose texts no names are replaced."""
 
-_OF_COMMANDS = frozenset({"run", "shell", "command", "ready", "files"})
+_OF_COMMANDS = frozenset({"run", "shell", "command", "ready", "files", "preview"})
 """The keys whose texts are commands, and those of services that are no mere values."""
 
 _SERVICES = "services"

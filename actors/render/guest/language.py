@@ -173,7 +173,7 @@ registered: list[Declared] = []
 """The pipelines of all files that are loaded."""
 
 _open: list[Declared] = []
-_RESERVED = {"from_": "from", "with_": "with"}
+_RESERVED = {"for_": "for", "from_": "from", "with_": "with"}
 
 
 def begin(known: Mapping[str, Any]) -> None:
@@ -215,13 +215,18 @@ def _declare(key: object, keys: Mapping[str, object]) -> Job:
 
 
 def _job(keys: Mapping[str, object]) -> dict[str, object]:
-    return {_RESERVED.get(key, key): _condition(each) if key == "when" else each for key, each in _given(keys).items()}
+    of = {"when": _condition, "preview": _preview}
+    return {_RESERVED.get(key, key): of[key](each) if key in of else each for key, each in _given(keys).items()}
 
 
 def _condition(value: object) -> object:
     if not isinstance(value, dict):
         return value
     return {"not" if key == "not_" else key: _condition(each) if key == "not_" else each for key, each in value.items()}
+
+
+def _preview(value: object) -> object:
+    return {_RESERVED.get(key, key): each for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def _given(keys: Mapping[str, object]) -> dict[str, object]:
@@ -554,6 +559,8 @@ class JobKeys(Defaults, total=False):
 
     In a mapping each has a name by which pipelines of the organization share it.
     """
+    preview: Preview
+    """A port that the job's disk serves once it passed: a preview of what was built."""
     generates: str
     """A file that the command writes, such as `more.yml`. Its jobs join the build once this one passed."""
 
@@ -602,6 +609,22 @@ class Cache(TypedDict, total=False):
     """The number of days after which the job runs again, at midnight UTC."""
     key: str
     """One more part of the name: another key is another disk."""
+
+
+class Preview(TypedDict, total=False):
+    """A port that the disk of the job serves once it passed, at an address of its own."""
+
+    port: Required[int]
+    """The port at which `run` answers HTTP."""
+    run: Required[str]
+    """The command that serves it, in the workspace, when somebody looks."""
+    for_: Literal["members", "everyone"]
+    """`members` of the organization, who sign in, by default; or `everyone`."""
+    hours: int
+    """The hours for which it is there, at most 720.
+
+    By default until its pull request is closed, and 24 for other builds.
+    """
 
 
 class Retry(TypedDict, total=False):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from actors.vms.ssh.connection import Connection
-    from actors.vms.ssh.forwarding import VmSocket
+    from actors.vms.ssh.forwarding import PortSocket, VmSocket
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ _TOLD_FOLDER = "/run/ci"
 """The folder of `launcher/told.py`."""
 
 _STARTED = b"started"
+_OPEN = b"open"
 _VARIABLE = pattern(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _EXIT_CODES = range(256)
 
@@ -226,6 +227,23 @@ CommandOutput: TypeAlias = VmOutput[Exited]
 def follow(connection: Connection, offset: int = 0) -> CommandOutput:
     """Return the command's output from byte ``offset`` on, to iterate over as it arrives."""
     return VmOutput(connection, offset, parse_result)
+
+
+class PortClosed(VmError):
+    """Nothing takes connections at a port of the job."""
+
+
+def open_port(connection: Connection, port: int, *, seconds: float) -> PortSocket:
+    """Connect to a port of the job, at which what its programs listen to on the loopback is reached.
+
+    Raises PortClosed, ConnectionLost, and CommandTimeout after so many seconds.
+    """
+    supervisor = ask(connection, "port", port, seconds=seconds)
+    if supervisor.read_line() != _OPEN:
+        supervisor.close()
+        message = f"nothing takes connections at port {port}"
+        raise PortClosed(message)
+    return supervisor.as_port(port)
 
 
 @immutable

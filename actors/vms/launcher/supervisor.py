@@ -20,6 +20,8 @@ what it prints from a byte on, after a line ``typed M`` with the number of bytes
 followed by N bytes: the number of the first byte of input in eight of them, then input; and ``resize N`` by none, where
 N has the columns and the rows. Both are answered by ``typed M``.
 
+``port N`` connects to a port of the job, and is answered by ``open``, after which bytes pass both ways, or ``closed``.
+
 Sessions of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's
 process, a word, and a number (``guest/request.sh``).
 """
@@ -38,6 +40,7 @@ import struct
 from .command import Command, Output, uptime
 from .kernel import answer, await_children, descriptor_of, set_title, survive_failed_writes
 from .namespaces import JobInit, Namespaces, mount_folder, open_entrance
+from .ports import Relay, connect
 from .processes import Processes
 from .roots import REQUESTS, SEND_BYTES, SUPERVISOR
 from .services import Service
@@ -220,6 +223,7 @@ class _Supervisor:
         self._command: Command | None = None
         self._conversations: dict[int, Conversation] = {}
         self._terminating: list[Conversation] = []
+        self._relays: list[Relay] = []
         self._rest = b""
 
     def serve(self) -> NoReturn:
@@ -235,6 +239,9 @@ class _Supervisor:
                 self._attend_terminal(self._terminals.open, ready)
             for number in [each for each in ready if each in self._conversations]:
                 self._converse(self._conversations[number], ready[number])
+            for relay in [each for each in self._relays if not each.attend(ready)]:
+                self._relays.remove(relay)
+                relay.close()
             if self._listener.fileno() in ready:
                 self._accept()
             if self._requests in ready:
@@ -252,6 +259,8 @@ class _Supervisor:
             taken = all(each.idle for each in self._conversations.values() if each.followed is terminal)
             for number, events in terminal.polled(reading=taken):
                 poll.register(number, events)
+        for number, events in (each for relay in self._relays for each in relay.polled()):
+            poll.register(number, events)
         for number, conversation in self._conversations.items():
             wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
             poll.register(number, wanted)
@@ -307,7 +316,7 @@ class _Supervisor:
             elif conversation.asked:
                 self._end(conversation)
             elif request := conversation.read():
-                self._handle(conversation, *request)
+                (self._relay if request[0] == b"port" else self._handle)(conversation, *request)
         except (OSError, ValueError):  # it has ended, or is not the service
             self._end(conversation)
 
@@ -335,6 +344,16 @@ class _Supervisor:
                 self._end(conversation, b"none\n")
             case _, command:
                 self._answer(conversation, command, word, number)
+
+    def _relay(self, conversation: Conversation, _word: bytes, port: int, _content: bytes) -> None:
+        """Connect to a port of the job, and let bytes pass from now on."""
+        program = connect(port)
+        if program is None:
+            self._end(conversation, b"closed\n")
+            return
+        conversation.say(b"open\n")
+        del self._conversations[conversation.socket.fileno()]
+        self._relays.append(Relay(conversation.socket, program))
 
     def _show(self, conversation: Conversation, terminal: Terminal, number: int) -> None:
         """Begin to pass on what the terminal shows, from a byte on."""

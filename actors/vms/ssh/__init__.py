@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from actors.vms.ssh.connection import Connection, HostKeyMismatch
     from actors.vms.ssh.errors import CommandTimeout, ConnectionLost, OutputTooLong
     from actors.vms.ssh.files import FileBytes
+    from actors.vms.ssh.forwarding import PortSocket
     from actors.vms.ssh.stream import Completed, InteractiveSession, Pty, Stream
 else:
     __getattr__ = on_first_use(__name__)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from actors.vms.ssh.errors import CommandTimeout, ConnectionLost
 from actors.vms.ssh.stream import DISCONNECT_ERRORS
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from actors.vms.ssh.stream import Deadline
     from actors.vms.ssh.transport import Channel
 
+
+T = TypeVar("T")
 
 _CHUNK_BYTES = 1 << 16
 _LOOPBACK = "127.0.0.1"
@@ -166,6 +169,10 @@ class VmSocket:
         """Lift the deadline, for an answer that may take as long as it likes."""
         self._deadline = None
 
+    def as_port(self, number: int) -> PortSocket:
+        """Return it as a connection to a port, after what was asked for that."""
+        return PortSocket(self._channel, self._received, number)
+
     def close(self) -> None:
         """Hang up. Idempotent."""
         with suppress(*DISCONNECT_ERRORS):
@@ -187,6 +194,59 @@ class VmSocket:
         self.close()
         seconds = self._deadline.seconds if self._deadline else 0.0
         return CommandTimeout(f"the VM did not answer within {seconds:g} s")
+
+
+class PortSocket(io.RawIOBase):
+    """An open connection to a port of the job, as a stream of bytes. One thread uses it; any other may close it.
+
+    Raises TimeoutError after ``seconds`` without a byte. It ends, too, when the connection to the VM is lost.
+    """
+
+    def __init__(self, channel: Channel, received: deque[memoryview], number: int) -> None:
+        super().__init__()
+        self.number = number
+        """The port."""
+
+        self.seconds: float | None = None
+        self._channel = channel
+        self._received = received
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - what has a buffer
+        """Read what has come into a buffer; wait for some. 0 at the end."""
+        if not self._received:
+            self._received.extend(map(memoryview, self._asked(self._channel.receive)))
+        if not self._received:
+            return 0
+        piece = self._received.popleft()
+        size = min(len(piece), len(buffer))
+        buffer[:size] = piece[:size]
+        if size < len(piece):
+            self._received.appendleft(piece[size:])
+        return size
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        self._asked(lambda: self._channel.sendall(data))
+
+    def close(self) -> None:
+        """Hang up. Idempotent."""
+        super().close()
+        with suppress(*DISCONNECT_ERRORS):
+            self._channel.close()
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        self._channel.settimeout(self.seconds)
+        try:
+            return ask()
+        except TimeoutError:
+            raise
+        except DISCONNECT_ERRORS as error:
+            message = "the connection to the VM dropped"
+            raise ConnectionResetError(message) from error
 
 
 def _lost() -> ConnectionLost:

@@ -37,7 +37,9 @@ def places(ada: Account) -> dict[str, str]:
     storage = ada.world.storage
     assert storage.jobs.move(job.stored.id, JobState.SCHEDULED, JobState.CANCELED)
     assert storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.CANCELED)
-    ids = dict.fromkeys(("job_id", "id", "delivery", "proof", "quarantined"), job.uuid) | {"terminal": NO_TERMINAL}
+    ids = dict.fromkeys(("job_id", "id", "delivery", "proof", "quarantined", "preview"), job.uuid) | {
+        "terminal": NO_TERMINAL
+    }
     return {"org": ada.org, "pipeline": "open", "number": "1", "name": "TOKEN", "service": "db", **ids}
 
 

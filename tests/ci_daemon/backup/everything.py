@@ -65,6 +65,7 @@ from storage import (
     PasskeyPurpose,
     PaymentState,
     Pipeline,
+    PreviewSpec,
     ProofRun,
     ProofState,
     ProvenIdentity,
@@ -369,6 +370,7 @@ class Everything:
             timeout_seconds=60,
             services={"db": {"image": "postgres:16"}},
             problems=("gcc",),
+            preview=PreviewSpec(8000, "serve", hours=1).document,
         )
         cell: dict[str, Any] = {"matrix_job": "second", "matrix": {"n": "1"}}
         second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]}, **cell)
@@ -533,6 +535,16 @@ class Everything:
             assert owner is not None
             self.storage.terminals.add(hold, owner.user.id, owner.token_id, before=True)
             self.storage.terminals.note_end(hold, "it was closed")
+            self._preview(build, hold)
+
+    def _preview(self, build: Build, hold: int) -> None:
+        """Store a preview that has had a VM and has ended."""
+        job, previews = self.job(build), self.storage.previews
+        previews.add(build, replace(job, preview=PreviewSpec(8000, "serve").document), "disk-3")
+        (preview,) = previews.there()
+        previews.begin(preview.id, hold)
+        previews.fail(preview.id, "a reason")
+        previews.end(preview.id, "a member ended it")
 
     def _cache(self) -> None:
         storage = self.storage
