@@ -229,7 +229,7 @@ def to_drop(
 
     The rest are at most `MOST_KEPT_DISKS`, and take at most ``budget`` bytes beside the snapshots that are ``needed``
     anyway. Of the organization whose disks take most, the oldest goes first. Those ``served`` by previews, which end
-    when their time is up, are none too old. Both have the oldest first. Pure.
+    when their time is up, are none too old. ``kept`` has the oldest first. Pure.
     """
     gone = [each for each in kept if before is not None and each.created_at < before]
     left: dict[int, deque[KeptDisk]] = {}

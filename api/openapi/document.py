@@ -359,6 +359,7 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
         "job_id": ("Id of the job.", UUID_SCHEMA),
         "terminal": ("Id of the terminal.", UUID_SCHEMA),
+        "preview": ("Id of the preview.", UUID_SCHEMA),
         "delivery": ("Id of the delivery.", UUID_SCHEMA),
         "entry": ("Id of the entry.", UUID_SCHEMA),
         "proof": ("Id of the proof.", UUID_SCHEMA),

@@ -15,7 +15,7 @@ from storage import Preview, PreviewState, Storage, example, immutable, price
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from storage import Caller, Uuid
 
 PREVIEW = f"{BUILD}/previews/{{preview}}"

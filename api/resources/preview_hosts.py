@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from actors import PreviewHosts
     from api.http.slots import StreamSlots
-    from api.operations.operation import Service
+    from api.operations.service import Service
     from storage import Preview
 
     Answer = Iterable[bytes]
@@ -423,6 +423,7 @@ def _redirect(start: Start, place: str, *headers: tuple[str, str]) -> list[bytes
         "302 Found",
         [
             ("Location", place),
+            ("Content-Type", "text/plain"),
             ("Content-Length", "0"),
             ("Cache-Control", "no-store"),
             ("Referrer-Policy", "no-referrer"),

@@ -44,7 +44,7 @@ class Previews:
         self._database = database
         there, this = PreviewRow.ended_at.is_null(), PreviewRow.id == slot("id")
         of_build = JobRow.select(JobRow.id).where(JobRow.build == slot("build_id"))
-        self._there = Query(database, lambda: _rows().where(there).order_by(PreviewRow.id), _PREVIEW)
+        self._there = Query(database, lambda: _rows().where(there).order_by(PreviewRow.until), _PREVIEW)
         self._by_uuid = Query(database, lambda: _rows().where(PreviewRow.uuid == slot("uuid")), _PREVIEW)
         self._of_build = Query(
             database, lambda: _rows().where(PreviewRow.job.in_(of_build)).order_by(PreviewRow.id), _PREVIEW
@@ -55,7 +55,7 @@ class Previews:
                 PreviewRow.select(*_DISK.selected)
                 .join(SnapshotRow, on=SnapshotRow.name == PreviewRow.disk)
                 .where(there)
-                .order_by(PreviewRow.created_at, PreviewRow.id)
+                .order_by(PreviewRow.until)
             ),
             _DISK,
         )
@@ -71,13 +71,15 @@ class Previews:
         same_branch = (
             JobRow.select(JobRow.id)
             .join(BuildRow)
-            .where(JobRow.step_key == slot("step_key"), BuildRow.branch == slot("branch"))
+            .where(JobRow.id == PreviewRow.job, JobRow.step_key == slot("step_key"), BuildRow.branch == slot("branch"))
         )
         of_pull_request = (
             JobRow.select(JobRow.id)
             .join(BuildOriginRow, on=BuildOriginRow.build == JobRow.build)
             .where(
-                BuildOriginRow.repository == slot("repository_id"), BuildOriginRow.pull_request == slot("pull_request")
+                JobRow.id == PreviewRow.job,
+                BuildOriginRow.repository == slot("repository_id"),
+                BuildOriginRow.pull_request == slot("pull_request"),
             )
         )
         self._pull_request = Query(
@@ -87,10 +89,10 @@ class Previews:
             ),
             first,
         )
-        self._replace = ends(PreviewRow.pipeline == slot("pipeline_id"), PreviewRow.job.in_(same_branch))
+        self._replace = ends(PreviewRow.pipeline == slot("pipeline_id"), peewee.fn.EXISTS(same_branch))
         self._end = ends(this)
         self._end_late = ends(PreviewRow.until <= slot("now"))
-        self._end_of_pull_request = ends(PreviewRow.job.in_(of_pull_request))
+        self._end_of_pull_request = ends(peewee.fn.EXISTS(of_pull_request))
         self._end_of_disk = ends(PreviewRow.disk == slot("disk"))
         begun = {
             PreviewRow.hold: slot("hold_id"),
@@ -129,7 +131,7 @@ class Previews:
             )
 
     def there(self) -> list[Preview]:
-        """Return the previews that are not gone, oldest first."""
+        """Return the previews that are not gone."""
         return self._there.all()
 
     def by_uuid(self, uuid: str) -> Preview | None:
@@ -141,7 +143,7 @@ class Previews:
         return self._of_build.all(build_id=build_id)
 
     def disks(self) -> list[KeptDisk]:
-        """Return the disks of the previews that are not gone, oldest first."""
+        """Return the disks of the previews that are not gone."""
         return self._disks.all()
 
     def begin(self, preview_id: int, hold_id: int) -> None:

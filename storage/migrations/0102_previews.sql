@@ -21,6 +21,7 @@ CREATE TABLE previews (
     CHECK ((ended_at IS NULL) = (why_ended IS NULL))
 ) STRICT;
 CREATE INDEX previews_there ON previews (until) WHERE ended_at IS NULL;
+CREATE INDEX previews_disks ON previews (disk) WHERE ended_at IS NULL;
 CREATE INDEX previews_of_job ON previews (job_id);
 CREATE INDEX previews_of_pipeline ON previews (pipeline_id);
 CREATE INDEX previews_of_organization ON previews (organization_id);

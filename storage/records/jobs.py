@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import field, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from storage.data_classes import immutable
 from storage.settings import setting
@@ -312,8 +313,9 @@ class Job(Step):
 
     @property
     def preview_uuid(self) -> str:
-        """The UUID of the preview of its attempt."""
-        return str(uuid5(UUID(self.uuid), str(self.attempt)))
+        """The UUID of the preview of its attempt, which the log of that tells before there is one."""
+        digest = hashlib.sha256(f"preview of {self.uuid} {self.attempt}".encode()).digest()
+        return str(UUID(bytes=digest[:16], version=4))
 
     @property
     def plan_key(self) -> str:
