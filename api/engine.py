@@ -87,7 +87,7 @@ class PreviewsInterface(Protocol):
         ...
 
     def request(self, preview: Preview, seconds: float) -> AbstractContextManager[PortSocket]:
-        """Return a connection to the port of a preview, for one request; wake it first, for at most ``seconds``.
+        """Return a connection to a preview's port, for one request; wake it for at most ``seconds`` first.
 
         Raises PreviewGone, PreviewFailed and PreviewAsleep of actors.forks.
         """

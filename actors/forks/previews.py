@@ -1,4 +1,4 @@
-"""Previews: disks of passed jobs that serve a port, each with a VM while somebody looks (engine.md, "Previews").
+"""Previews: passed jobs' disks that serve a port, while somebody looks (engine.md, "Previews").
 
 A row says that a preview is there, and a hold that it has a VM. The program in the VM, what it prints and the way to
 its port are this process's alone: the previews that an earlier one had awake are asleep, and wake at the next look.
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 1.0
 _HOLD_SECONDS, _BEAT_SECONDS = 180, 60.0
-"""The most seconds that a VM outlives a killed service, and those between two beats of a preview that is awake."""
+"""The most seconds that a VM outlives a killed service, and those between two beats of its hold."""
 _LOOK_SECONDS = 10.0
 """The seconds between two notes that somebody looks, and between two looks at what it has cost."""
 _PROBE_SECONDS, _FIRST_PAUSE, _MOST_PAUSE = 5.0, 0.02, 0.25
@@ -38,7 +38,7 @@ _AGAIN_SECONDS = 5.0
 """The seconds after a failure before another try."""
 _MOST_SHOWN, _LAST_LINES = 64 << 10, 10
 _LONGEST_SECONDS = 20 * 86_400.0
-"""The seconds for which a program runs without a pause: the VM waits for its end, with a time that poll(2) takes."""
+"""The seconds for which a program runs: the VM waits for its end by a time that poll(2) takes."""
 
 _DRAINING = "the service is about to restart: look again soon"
 _NO_CREDIT = "the organization has no credit left"
@@ -158,7 +158,7 @@ class Previews:
 
     @contextmanager
     def request(self, preview: Preview, seconds: float) -> Iterator[vms.PortSocket]:
-        """Yield a connection to the port of a preview, for one request; wake it first, for at most ``seconds``.
+        """Yield a connection to a preview's port, for one request; wake it for at most ``seconds`` first.
 
         Raises PreviewGone, PreviewFailed, and PreviewAsleep if it still wakes then.
         """

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class PreviewThreads:
-    """Serves requests to previews in the order in which they come, of each host a few at a time. Safe in any thread."""
+    """Serves requests to previews in their order, of each host a few at a time. Safe in any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

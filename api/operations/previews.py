@@ -23,7 +23,7 @@ ENTRANCE = "/.ci-daemon/enter"
 """The path of a preview's host at which members enter."""
 
 ENTRY = "preview entry"
-"""The purpose of the signed text by which they do: preview, user, token, its end, and what makes it unique."""
+"""The purpose of the signed text by which they do: preview, user, token, end, and a nonce."""
 
 _LIFETIME = timedelta(minutes=1)
 _SECONDS_OF_HOUR, _MICRO_CENTS = 3600, 1_000_000

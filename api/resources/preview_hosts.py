@@ -1,4 +1,4 @@
-"""Previews as browsers see them: each on a host of its own, which has nothing of the service but its page to enter.
+"""Previews as browsers see them: each on a host of its own, which has nothing else of the service.
 
 What is behind is a stranger's program. Its host is another origin than the console's, so that its scripts read neither
 pages nor cookies of the service; a browser sends it no session. Members enter by a link of the console that works once,
@@ -331,7 +331,7 @@ class _Exchange:
 
 
 class _Bounded(io.RawIOBase):
-    """What a program answers, as a socket that `HTTPResponse` reads; too much or too late raises OSError."""
+    """The answer of a program, as a socket for `HTTPResponse`; too much or too late raises OSError."""
 
     def __init__(self, port: Any) -> None:  # noqa: ANN401 - a stream of bytes
         super().__init__()

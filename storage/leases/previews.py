@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import peewee
@@ -37,7 +38,7 @@ _REPLACED = "a newer build of its branch has another"
 class Previews:
     """The previews by the jobs whose disks they serve. Safe in any thread.
 
-    `Snapshots.unneeded` spares the disks of those that are not gone.
+    `Snapshots.unneeded` spares their disks until they are gone.
     """
 
     def __init__(self, database: Database) -> None:
@@ -46,9 +47,7 @@ class Previews:
         of_build = JobRow.select(JobRow.id).where(JobRow.build == slot("build_id"))
         self._there = Query(database, lambda: _rows().where(there).order_by(PreviewRow.until), _PREVIEW)
         self._by_uuid = Query(database, lambda: _rows().where(PreviewRow.uuid == slot("uuid")), _PREVIEW)
-        self._of_build = Query(
-            database, lambda: _rows().where(PreviewRow.job.in_(of_build)).order_by(PreviewRow.id), _PREVIEW
-        )
+        self._of_build = Query(database, lambda: _rows().where(PreviewRow.job.in_(of_build)), _PREVIEW)
         self._disks = Query(
             database,
             lambda: (
@@ -64,7 +63,7 @@ class Previews:
             lambda: insert_into(PreviewRow, "hold_id", "answers", "looked_at", "failure", "ended_at", "why_ended"),
         )
 
-        def ends(*which: peewee.Expression) -> Write:
+        def ends(*which: peewee.Node) -> Write:
             ended = {PreviewRow.ended_at: slot("now"), PreviewRow.why_ended: slot("why")}
             return Write(database, lambda: PreviewRow.update(ended).where(there, *which))
 
@@ -139,8 +138,8 @@ class Previews:
         return self._by_uuid.one(uuid=uuid)
 
     def of_build(self, build_id: int) -> list[Preview]:
-        """Return the previews of a build's jobs, also those that are gone."""
-        return self._of_build.all(build_id=build_id)
+        """Return the previews of a build's jobs, also those that are gone, oldest first."""
+        return sorted(self._of_build.all(build_id=build_id), key=attrgetter("id"))
 
     def disks(self) -> list[KeptDisk]:
         """Return the disks of the previews that are not gone."""

@@ -164,7 +164,7 @@ class Service:
 
 @immutable
 class PreviewSpec:
-    """The preview of a job: a command on its disk that serves a port, until so many ``hours`` after the job passed.
+    """The preview of a job: a command on its disk that serves a port, for so many ``hours``.
 
     Without ``hours`` it lasts as long as its pull request is open, or a day. It is for ``everyone``, or for members.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 PREVIEW_OPENER = "preview"
-"""Who opens the forks of previews."""
+"""The name by which previews open forks."""
 
 
 class PreviewState(StrEnum):

@@ -197,7 +197,9 @@ class VmSocket:
 
 
 class PortSocket(io.RawIOBase):
-    """An open connection to a port of the job, as a stream of bytes. One thread uses it; any other may close it.
+    """An open connection to a port of the job, as a stream of bytes.
+
+    One thread uses it; any other may close it.
 
     Raises TimeoutError after ``seconds`` without a byte. It ends, too, when the connection to the VM is lost.
     """

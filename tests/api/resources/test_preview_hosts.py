@@ -113,7 +113,7 @@ def entered(site: Site, account: Account) -> str:
 
 
 def test_members_enter_by_a_link_of_the_console(closed: Site, ada: Account):
-    """Their cookie is for one preview, ends with the token that it was given for, and is not for the program."""
+    """Their cookie is for one preview, ends with their token, and is not for the program."""
     cookie = entered(closed, ada)
     closed.answers(OK)
     answered = closed.get(Cookie=f"{cookie}; own=1")

@@ -1,4 +1,4 @@
-"""Previews of what jobs have built: awake when somebody looks, on a host of their own, and what nobody may do."""
+"""Previews of what jobs have built: asleep until somebody looks, each at a host of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SERVE = "python3 -m http.server 8000 --bind 127.0.0.1"
+SERVE = (
+    "python3 -c 'import http.server as server, socket; socket.getfqdn = str;"
+    ' server.test(server.SimpleHTTPRequestHandler, bind="127.0.0.1")\''
+)
+"""A server of files that asks no name server for its own name."""
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +92,7 @@ def preview_of(client: Client, build: Build) -> Any:
 
 
 def test_a_preview_answers_sleeps_wakes_and_goes(daemon: Daemon, pipeline: Pipeline, client: Client):
-    """Its disk is as the job left it each time, also after the daemon was killed; each time awake is debited."""
+    """Its disk is as the job left it each time, also after a crash; each time awake is debited."""
     serve = f"cat count >>shown; echo $PORT >>shown; {SERVE}"
     build = previewed(pipeline, "echo one >count; echo '<h1>Hello</h1>' >index.html", serve)
     preview = preview_of(client, build)

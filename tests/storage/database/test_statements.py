@@ -60,6 +60,8 @@ SORTS = {
 IN_AN_INDEX_OF_FEW = (
     "builds_unfinished",
     "builds_to_cancel",
+    "previews_disks",
+    "previews_there",
     "renders_unfinished",
     "leases_live",
     "holds_open",

@@ -27,7 +27,7 @@ SIZE = 1 << 20
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_port_of_the_job_is_reached(boot: Boot, address: str):
-    """What listens on it gets what is sent, and answers; where nothing listens it is said to be closed."""
+    """A program gets what is sent, and answers; where none listens the port is said to be closed."""
     vm = boot()
     with vm.connect() as connection:
         with pytest.raises(PortClosed, match="nothing takes connections at port 7"):
