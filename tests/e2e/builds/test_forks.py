@@ -187,4 +187,4 @@ def test_files_of_a_disk_are_listed_and_taken(daemon: Daemon, pipeline: Pipeline
     assert (again.returncode, "is there already" in again.stderr) == (1, True)
     acts = [each["action"] for each in daemon.json("audit", "--limit", "100")]
     assert (acts.count("takeDiskFile"), acts.count("listDiskFiles")) >= (5, 6)
-    assert daemon.vms() == []
+    assert used(daemon) == []
