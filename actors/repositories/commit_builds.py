@@ -85,20 +85,24 @@ class PushedCommit:
 class AddedBuilds:
     """The builds that a commit got, or the reason why it got none.
 
-    ``ids`` are those of its builds and of the ones that they supersede.
+    ``ids`` are those of its builds and of the ones that they supersede. ``for_people`` are the slugs of new pipelines
+    that only people start.
     """
 
     ids: tuple[int, ...]
     builds: tuple[Build, ...]
     reason: str = ""
+    for_people: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
-        """The builds, or the reason, in words."""
+        """The builds, or the reason, in words, and the new pipelines that only people start."""
+        names = ", ".join(self.for_people[:_MOST_NAMED])
+        new = f"; new, to be started by hand: {names}" if names else ""
         if not self.builds:
-            return f"0 builds: {self.reason}"
+            return f"0 builds: {self.reason}{new}"
         count = "1 build" if len(self.builds) == 1 else f"{len(self.builds)} builds"
-        return f"{count}: {', '.join(_in_words(each) for each in self.builds)}"
+        return f"{count}: {', '.join(_in_words(each) for each in self.builds)}{new}"
 
     @property
     def pages(self) -> list[str]:
@@ -159,13 +163,16 @@ class CommitBuilds:
 
         Call it in a transaction, and `announce` the ids of the result after it.
         """
+        for_people: list[str] = []
         if isinstance(declared, RenderFailed):
             wanted = self._undeclared(commit, declared)
         else:
+            for_people = self._register_for_people(commit, declared)
             wanted = self._wanted(commit, declared)
         made = [self._create(each, commit) for each in wanted]
         reasons = [each for each in made if isinstance(each, str)] or [self._unwanted(commit, declared)]
-        return self._added(commit, [each for each in made if not isinstance(each, str)], reasons)
+        added = self._added(commit, [each for each in made if not isinstance(each, str)], reasons)
+        return replace(added, for_people=tuple(for_people))
 
     def add_unrendered(self, commit: PushedCommit) -> AddedBuilds:
         """Add builds of a commit whose pipeline files may not be read yet, as `add` does.
@@ -218,8 +225,7 @@ class CommitBuilds:
 
         So is one that a followed commit schedules, or lets follow another one, which no push may ever want.
         """
-        repository = _declaring(commit.repository)
-        registers = commit.registers and self._live_settings.now.render.register
+        repository, registers = _declaring(commit.repository), self._registers(commit)
         if commit.followed:
             declared = {each.slug: each.declaration for each in envelope.pipelines}
             self._storage.declarations.follow(repository, declared)
@@ -230,8 +236,7 @@ class CommitBuilds:
             following = self._following(each, commit) if commit.followed else []
             pipeline = self._storage.declarations.claim(repository, each.slug) if is_wanted or commit.followed else None
             if pipeline is None and registers and (is_wanted or schedules or following):
-                branch = commit.default_branch or commit.new.branch
-                pipeline = self._storage.declarations.register(repository, each.slug, branch, each.declaration)
+                pipeline = self._register(each, commit)
             if pipeline is not None and commit.followed:
                 self._storage.schedules.declare(pipeline.id, schedules)
                 self._storage.pipeline_triggers.declare(pipeline.id, following)
@@ -240,6 +245,25 @@ class CommitBuilds:
             elif not is_wanted and _decides(commit, each.triggers):
                 self._skip_unwanted(commit, self._storage.declarations.claim(repository, each.slug), each.triggers)
         return wanted
+
+    def _registers(self, commit: PushedCommit) -> bool:
+        return commit.registers and self._live_settings.now.render.register
+
+    def _register(self, declared: DeclaredPipeline, commit: PushedCommit) -> Pipeline:
+        repository, branch = _declaring(commit.repository), commit.default_branch or commit.new.branch
+        return self._storage.declarations.register(repository, declared.slug, branch, declared.declaration)
+
+    def _register_for_people(self, commit: PushedCommit, envelope: Envelope) -> list[str]:
+        """Register what only people start, which no event ever makes known; return the slugs of new pipelines."""
+        if not (commit.followed and self._registers(commit)):
+            return []
+        found = self._storage.declarations.of_repository(_declaring(commit.repository))
+        known = {each.source_slug for each, _ in found}
+        return [
+            self._register(each, commit).slug
+            for each in envelope.pipelines
+            if each.allow_manual and not each.triggers and each.slug not in known
+        ]
 
     def skip_all(
         self,

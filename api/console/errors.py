@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from storage import Storage
 
 _HTML = "text/html"
+_MAX_CHARS = 100
 _OF_PROGRAMS = ("/api/", "/v0/")
 
 
@@ -44,6 +45,7 @@ class ErrorsAsPages:
             if _HTML not in req.accept or req.path.startswith(_OF_PROGRAMS):
                 return
             self._cookies.caller(req)
+            error = ApiError(error.problem.code, f"there is no page {req.path[:_MAX_CHARS]}", headers=error.headers)
         elif not isinstance(resource, Page):
             return
         from api.console.pages import Pages, redirect  # noqa: PLC0415 - programs see no page

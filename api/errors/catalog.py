@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MAX_CHARS = 100
+_ENDPOINT = "/api/"
+_FROM_THE_FIRST_PAGE = "Look for it from the first page: it may have another name or be gone, or you are no member."
 
 
 @immutable
@@ -30,6 +32,11 @@ class Problem:
     def type(self) -> str:
         """The coarse kind of the error, which follows from the status."""
         return _TYPES[self.status]
+
+    @property
+    def remedy_on_pages(self) -> str:
+        """The remedy for people with a browser, whom an endpoint of the API does not help."""
+        return _FROM_THE_FIRST_PAGE if _ENDPOINT in self.remedy else self.remedy
 
 
 _TYPES: Mapping[int, str] = MappingProxyType(

@@ -183,7 +183,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in its two largest units: 0.4 s, 42 s, 3 min 7 s, 2 h 5 min, 4 d 1 h."""
+    """Return a duration in its two largest units, less one of zero: 0.4 s, 42 s, 3 min 7 s, 2 h, 4 d 1 h."""
     if 0 < seconds < 1:
         return f"{max(seconds, 0.1):.1f} s"
     whole = max(0, int(seconds))
@@ -193,5 +193,6 @@ def duration(seconds: float) -> str:
         (_MINUTE, "min", 1, "s"),
     ):
         if whole >= unit:
-            return f"{whole // unit} {name} {whole % unit // part} {part_name}"
+            rest = whole % unit // part
+            return f"{whole // unit} {name} {rest} {part_name}" if rest else f"{whole // unit} {name}"
     return f"{whole} s"

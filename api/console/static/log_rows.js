@@ -21,7 +21,9 @@ export function toggle(text, pressed, act) {
 function inWords(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
-  return whole < 3600 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.floor(whole / 3600)} h ${Math.floor(whole % 3600 / 60)} min`;
+  const [unit, name, part, partName] = whole < 3600 ? [60, "min", 1, "s"] : [3600, "h", 60, "min"];
+  const rest = Math.floor(whole % unit / part);
+  return `${Math.floor(whole / unit)} ${name}${rest ? ` ${rest} ${partName}` : ""}`;
 }
 
 function heading(number, group, folded) {

@@ -398,6 +398,26 @@ def test_what_a_file_follows_is_what_the_default_branch_says(pushed: Pushed):
     assert pushed.storage.pipeline_triggers.of_pipeline(pipeline.id) == []
 
 
+def test_a_pipeline_for_people_alone_is_known_after_a_push(pushed: Pushed):
+    """The push to the default branch that declares it names it, once, and builds nothing of it."""
+    pushed.connect(heads=True)
+    by_hand = "{on: {manual: {inputs: {to: {}}}}, jobs: {a: {run: x}}}"
+    outcomes = []
+    for to in ("topic", "main", "main"):
+        pushed.remote.commit("Change", **{".hm__deploy.yml": by_hand, "a": str(next(pushed.names))})
+        pushed.remote.push("--force", f"HEAD:{to}")
+        pushed.look()
+        outcomes.append(pushed.storage.push_outcomes.latest(pushed.repository.id, 1)[0].outcome)
+    new = "; new, to be started by hand: acme-web-deploy"
+    assert outcomes == [f"1 build: acme-web-ci #{number}{new * (number == 2)}" for number in (1, 2, 3)]
+    pipeline = pushed.storage.pipelines.by_slug(pushed.organization_id, "acme-web-deploy")
+    assert pipeline is not None
+    assert (pipeline.allow_manual, pipeline.build_count) == (True, 0)
+    declared = pushed.storage.declarations.get(pipeline.id)
+    assert declared is not None
+    assert declared.inputs == {"to": {}}
+
+
 def skips(pushed: Pushed) -> list[tuple[str, str, str]]:
     """Return the pipelines that the host is told to be skipped, with commits and reasons."""
     found = []

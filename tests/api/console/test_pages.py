@@ -144,3 +144,11 @@ def test_pages_name_pipelines_and_organizations(ada: Account, pipeline: Pipeline
     shown = Browser.of(ada).get(f"{PIPELINE}/builds/1").text
     assert '/ada-example-org">Ada</a>' in shown
     assert '/pipelines/demo">Web &lt;shop&gt;</a>' in shown
+
+
+@pytest.mark.parametrize("path", ["/no-such-org", "/ada-example-org/pipelines/demo/builds/99", "/a/b/c/d"])
+def test_a_page_that_is_not_found_speaks_of_pages(ada: Account, pipeline: PipelinePath, path: str):
+    shown = Browser.of(ada).get(path, headers=BY_BROWSER)
+    assert shown.status_code == 404
+    assert "first page" in main_of(shown)
+    assert not re.search(r"/api/|endpoint|\bGET\b", main_of(shown))

@@ -83,7 +83,7 @@ def test_retention_asks_the_owner_about_a_clock_that_is_wrong(daemon: Daemon, cl
     assert status["retention_waits"] == pytest.approx(400 * _DAY, abs=60)
     assert "ci-daemon retention confirm" in daemon.command("status").stdout
     with_this_clock = partial(daemon.run, "tests.e2e.clock_offset", "--state-dir", str(daemon.state))
-    assert "the clock was set ahead by 400 d 0 h" in with_this_clock("doctor", check=False).stdout
+    assert "the clock was set ahead by 400 d" in with_this_clock("doctor", check=False).stdout
     assert "set ahead by 400 d" in with_this_clock("retention", "confirm").stdout
     daemon.stop()
     daemon.start("tests.e2e.clock_offset")
