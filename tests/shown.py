@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from api.operations import BuildRecord, JobRecord
-from storage import BuildState, JobState, Priority, showing
+from storage import BuildState, JobState, Priority, VerifiedEvent, showing
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -19,6 +19,7 @@ class _Unset:
     soft_failed = cache_hit = untrusted = strict_shell = False
     warnings = depends_on = ()
     inputs: Mapping[str, str] = MappingProxyType({})
+    service_image_digests = inputs
     command = pipeline_slug = ""
     attempt = 1
 
@@ -29,7 +30,7 @@ class _Unset:
 def shown_build(state: str = "running", **fields: Any) -> BuildRecord:
     """Return a build that was created at `START`."""
     given = {"uuid": "build", "number": 3, "state": BuildState(state), "created_at": START, **fields}
-    given = {"priority": Priority.BRANCH, **given}
+    given = {"priority": Priority.BRANCH, "event": VerifiedEvent.PUSH, **given}
     return showing(BuildRecord, _Unset(), **given)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _DELIVERIES = 30
 _OUTCOMES = 20
-_BUILD = pattern(r"([\w-]+ #\d+)")
+_BUILD = pattern(r"((?<![\w-])[\w-]+ #\d+)")
 _MOST_SHOWN = 256 * 1024
 _OF_ACCOUNTS = ("github", "bitbucket")
 """The hosts whose repositories come and go with an account."""

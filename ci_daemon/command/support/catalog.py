@@ -176,6 +176,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build tests": "List the tests of a build.",
         "build watch": "Follow a build to its end.",
         "job approve": "Let a job deploy that waits for an approval.",
+        "job files": "List a folder of the disk that a job has left.",
+        "job get": "Get files of the disk that a job has left.",
         "job list": "List the jobs of a build.",
         "job reject": "Fail a job that waits for an approval.",
         "job retry": "Run a job of a finished build again.",

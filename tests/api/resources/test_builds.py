@@ -39,6 +39,8 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "base_commit": None,
         "merge_commit": None,
         "priority": "manual",
+        "event": "api",
+        "author": "Ada",
     }
     assert world.engine.added == 1
 

@@ -52,6 +52,8 @@ ELSEWHERE = {
     "submit": "test_submit.py",
     "artifact get": "tests/ci_daemon/remote",
     "artifact verify": "tests/ci_daemon/remote",
+    "job files": "tests/e2e/builds/test_forks.py",
+    "job get": "tests/e2e/builds/test_forks.py",
     "member remove": "tests/ci_daemon/remote",
     "member set": "tests/ci_daemon/remote",
     "invite accept": "tests/ci_daemon/remote",

@@ -19,7 +19,8 @@ def test_usage_sums_the_leases_that_started_in_the_window(ada: Account, pipeline
     used = ada.client.simulate_get(f"/api/v0/billing/usage/{ada.org}", params=WINDOW)
 
     assert used.status_code == 200
-    assert used.json == {"cpu_seconds": 200, "memory_gb_seconds": 400, "disk_gb_seconds": 2000, "total_cents": 4}
+    of_vms = {"cpu_seconds": 200, "memory_gb_seconds": 400, "disk_gb_seconds": 2000}
+    assert used.json == {**of_vms, "kept_mb_seconds": 0, "total_cents": 4}
     before = {"from": "2025-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
     assert ada.client.simulate_get(f"/api/v0/billing/usage/{ada.org}", params=before).json["total_cents"] == 0
 
@@ -75,8 +76,8 @@ def test_a_series_has_a_bucket_for_each_day(ada: Account, pipeline: PipelinePath
     window = {"from": "2026-01-01T12:00:00Z", "to": "2026-01-03T00:00:00.000001Z"}
     listed = ada.client.simulate_get(f"/api/v0/billing/usage/{ada.org}/series", params=window)
 
-    nothing = {"cpu_seconds": 0, "memory_gb_seconds": 0, "disk_gb_seconds": 0, "total_cents": 0}
-    used = {"cpu_seconds": 200, "memory_gb_seconds": 400, "disk_gb_seconds": 2000, "total_cents": 4}
+    nothing = {"cpu_seconds": 0, "memory_gb_seconds": 0, "disk_gb_seconds": 0, "kept_mb_seconds": 0, "total_cents": 0}
+    used = nothing | {"cpu_seconds": 200, "memory_gb_seconds": 400, "disk_gb_seconds": 2000, "total_cents": 4}
     assert listed.json == {
         "data": [{"date": "2026-01-01"} | nothing, {"date": "2026-01-02"} | used, {"date": "2026-01-03"} | nothing]
     }
