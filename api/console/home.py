@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import groupby
-from statistics import median
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
+from api.console.insights import BAR_HEIGHT, Figures, figures_of
 from api.console.pages import redirect
 from api.console.pipelines import BuildLine, host_pages, why_of
 from api.errors.catalog import ApiError
-from storage import RESERVED_SLUGS, BuildState, Role, immutable, slugify
+from storage import RESERVED_SLUGS, Role, immutable, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, Organization, PastBuild, Pipeline, Repository
+    from storage import Build, Organization, Pipeline, Repository
 
 _MOST_ORGANIZATIONS = 50
 _MOST_UNFINISHED = 20
 _MOST_PIPELINES = 500
 _BARS = 12
-_LEAST = 4.0
-_JUDGED = {BuildState.PASSED, BuildState.FAILED}
-BAR_HEIGHT = 20.0
 
 
 @immutable
@@ -213,43 +210,3 @@ class OrganizationPage(Page):
 def rows_of(site: Site, req: falcon.Request) -> dict[str, object]:
     """Return what pages need for the rows of pipelines."""
     return {"bar_height": BAR_HEIGHT, "bars": _BARS, "form_token": site.form_token(req)}
-
-
-@immutable
-class BuildBar:
-    """A build as a bar: its height is its duration, to the scale of the longest."""
-
-    number: int
-    state: BuildState
-    height: float
-
-
-@immutable
-class Figures:
-    """Bars from the oldest build to the newest. Without builds that passed or failed the figures are None."""
-
-    bars: tuple[BuildBar, ...]
-    passed_percent: int | None
-    median_seconds: float | None
-
-    @property
-    def spoken(self) -> str:
-        """The bars in words."""
-        count = {state: sum(bar.state is state for bar in self.bars) for state in BuildState}
-        return ", ".join(f"{number} {state.value}" for state, number in count.items() if number) or "no builds"
-
-
-def figures_of(builds: Sequence[PastBuild]) -> Figures:
-    """Return the figures of builds, oldest first."""
-    longest = max((build.seconds or 0.0 for build in builds), default=0.0) or 1.0
-    judged = [build for build in builds if build.state in _JUDGED]
-    passed = [build for build in judged if build.state is BuildState.PASSED]
-    times = [build.seconds for build in passed if build.seconds is not None]
-    return Figures(
-        bars=tuple(
-            BuildBar(build.number, build.state, max(_LEAST, (build.seconds or 0.0) / longest * BAR_HEIGHT))
-            for build in builds
-        ),
-        passed_percent=round(100 * len(passed) / len(judged)) if judged else None,
-        median_seconds=median(times) if times else None,
-    )

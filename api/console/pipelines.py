@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -11,6 +10,7 @@ from actors.render import without_excerpts
 from actors.source_hosts import BuildPages
 from api.console.builds.error_position import cause_of
 from api.console.errors import Page
+from api.console.insights import insights_of
 from api.console.pages import title_of, whole_number
 from api.engine import waiting_reason
 from api.errors.catalog import ApiError
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
-    from storage import Build, PastBuild, Pipeline
+    from storage import Build, Pipeline
 
 
 _MOST_NAMES = 3
 
 _BUILDS = 30
-_PLOTTED = 100
-_STEPS = 5
 _SOURCES = {
     "api": "API",
     "ui": "person",
@@ -172,47 +170,12 @@ class PipelinePage(Page):
             connected=member and storage.repositories.of_pipeline(found) is not None,
             inputs=input_fields(declared.inputs) if member and (declared := storage.declarations.get(found.id)) else [],
             form_token=self._site.form_token(req),
-            **(self._insights(found) if insights else _NO_INSIGHTS),
+            **(insights_of(self._site, found, given["branch"]) if insights else _NO_INSIGHTS),
             insights=insights,
         )
 
-    def _insights(self, pipeline: Pipeline) -> dict[str, object]:
-        """Return the plots of the last builds, their slowest steps, and those that are flaky."""
-        storage = self._site.storage
-        currency = self._site.currency if storage.billing.require_credit else ""
-        return {
-            "slowest": storage.build_history.slowest(pipeline.id, _PLOTTED, _STEPS),
-            "flaky": storage.build_history.flaky(pipeline.id, _PLOTTED, _STEPS),
-            "plot": _plot(storage.build_history.of_pipeline(pipeline.id, _PLOTTED), currency),
-        }
 
-
-_NO_INSIGHTS: Mapping[str, object] = {"slowest": (), "flaky": (), "plot": None}
-
-
-def _plot(newest_first: Sequence[PastBuild], currency: str) -> str | None:
-    """Return numbers, durations and waits of builds that ran, as JSON; None if they are too few.
-
-    With a currency also what they cost.
-    """
-    ran = [build for build in reversed(newest_first) if build.seconds is not None]
-    if len(ran) < 2:  # noqa: PLR2004 - a line has two ends
-        return None
-    return json.dumps(
-        {
-            "time": False,
-            "x": [build.number for build in ran],
-            "series": [
-                {"label": label, "unit": unit, "values": values}
-                for label, unit, values in (
-                    ("Duration", "s", [round(build.seconds or 0.0, 1) for build in ran]),
-                    ("Wait for a VM", "s", [round(build.waited or 0.0, 1) for build in ran]),
-                    ("Cost", currency, [build.amount_cents / 100 for build in ran]),
-                )
-                if label != "Cost" or currency
-            ],
-        }
-    )
+_NO_INSIGHTS: Mapping[str, object] = {"slowest": (), "flaky": (), "plot": None, "figures": None, "csv": ""}
 
 
 class PipelineSettingsPage(Page):

@@ -11,6 +11,7 @@ from api.console.builds.page import BuildPage
 from api.console.cli_login import add_cli_login_pages
 from api.console.environments import add_environment_pages
 from api.console.home import HomePage, OrganizationPage
+from api.console.insights import OrganizationInsights, PipelineInsightsFile
 from api.console.login import LinkPage, LoginPage, SentPage, SessionCookieResource
 from api.console.logs import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
@@ -134,6 +135,9 @@ def _add_build_pages(routes: Routes, site: Site) -> None:
     routes.add_page("/search", SearchPage(site))
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
+    routes.add_page("/{org}/pipelines/{pipeline}/insights.csv", PipelineInsightsFile(site))
+    routes.add_page("/{org}/insights", OrganizationInsights(site))
+    routes.add_page("/{org}/insights.csv", OrganizationInsights(site), "file")
 
     add_operation_pages(routes, site, url)
     add_notification_pages(routes, site)

@@ -80,8 +80,18 @@ class BuildHistory:
             lambda: past.where(of_pipeline, counts()).order_by(BuildRow.number.desc()).limit(slot("limit")),
             _PAST,
         )
+        self._of_branch = Query(
+            database,
+            lambda: (
+                past.where(of_pipeline, BuildRow.branch == slot("branch"), counts())
+                .order_by(BuildRow.number.desc())
+                .limit(slot("limit"))
+            ),
+            _PAST,
+        )
         seconds = (JobRow.finished_at - JobRow.started_at) / (SECOND * 1.0)
-        jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent, counts())
+        these = BuildRow.number.in_(peewee.SQL("(SELECT value FROM json_each(:numbers))"))
+        jobs = JobRow.select(JobRow.name).join(BuildRow).where(of_pipeline, these, counts())
         ran = JobRow.started_at.is_null(is_null=False) & JobRow.finished_at.is_null(is_null=False)
         mean = peewee.fn.AVG(seconds)
         self._slowest = Query(
@@ -186,17 +196,21 @@ class BuildHistory:
         found = self._listed.all(ids=json.dumps(sorted(build_ids)))
         return {each.build.id: each for each in found}
 
-    def of_pipeline(self, pipeline_id: int, limit: int) -> list[PastBuild]:
-        """Return a pipeline's last builds that count."""
-        return self._of_pipeline.all(pipeline_id=pipeline_id, limit=limit)
+    def of_pipeline(self, pipeline_id: int, limit: int, branch: str | None = None) -> list[PastBuild]:
+        """Return a pipeline's last builds that count, of a branch if it is given."""
+        if branch is None:
+            return self._of_pipeline.all(pipeline_id=pipeline_id, limit=limit)
+        return self._of_branch.all(pipeline_id=pipeline_id, limit=limit, branch=branch)
 
-    def slowest(self, pipeline_id: int, count: int, limit: int) -> list[SlowStep]:
-        """Return the slowest steps in a pipeline's last ``count`` builds."""
-        return self._slowest.all(pipeline_id=pipeline_id, count=count, limit=limit)
+    def slowest(self, pipeline_id: int, count: int, limit: int, branch: str | None = None) -> list[SlowStep]:
+        """Return the slowest steps in the last ``count`` builds of a pipeline, or of its branch."""
+        numbers = self._newest(pipeline_id, count, NEWEST, branch, None, None)
+        return self._slowest.all(pipeline_id=pipeline_id, numbers=json.dumps(numbers), limit=limit)
 
-    def flaky(self, pipeline_id: int, count: int, limit: int) -> list[FlakyStep]:
-        """Return steps that failed and passed on the same commit in a pipeline's last ``count`` builds."""
-        return self._flaky.all(pipeline_id=pipeline_id, count=count, limit=limit)
+    def flaky(self, pipeline_id: int, count: int, limit: int, branch: str | None = None) -> list[FlakyStep]:
+        """Return steps that failed and passed on one commit in the last ``count`` builds."""
+        numbers = self._newest(pipeline_id, count, NEWEST, branch, None, None)
+        return self._flaky.all(pipeline_id=pipeline_id, numbers=json.dumps(numbers), limit=limit)
 
     def amount_cents(self, build_id: int) -> int:
         """Return the price of a build's VMs so far."""

@@ -294,6 +294,8 @@ class PastBuild:
 
     pipeline_id: int
     number: int
+    branch: str | None
+    commit: str | None
     state: BuildState
     created_at: datetime
     started_at: datetime | None

@@ -24,7 +24,7 @@ POLICY = {
 }
 LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent")
 PIPELINE = "/ada-example-org/pipelines/demo"
-OF_ORGANIZATION = ("", "/settings", "/billing", "/repositories", "/caches", "/audit")
+OF_ORGANIZATION = ("", "/insights", "/settings", "/billing", "/repositories", "/caches", "/audit")
 ORGANIZATION = ("/", *(f"/ada-example-org{page}" for page in OF_ORGANIZATION))
 BUILD = tuple(f"{PIPELINE}/builds/1?view={view}" for view in ("jobs", "graph", "time", "tests", "artifacts"))
 PEOPLE = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from storage import BuildState, JobState, Role
@@ -157,6 +159,38 @@ def test_members_find_builds_by_their_author(world: World, ada: Account, pipelin
     ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
     public = Browser(world).get(f"{page}?author=nobody").text
     assert ("Ada<" in public, "Author" in public, "#1" in public) == (False, False, True)
+
+
+def test_insights_are_of_a_branch_and_exported(ada: Account, pipeline: PipelinePath):
+    """Of a pipeline, and of all of the organization; what strangers name is no formula."""
+    whole = ada.pipeline("Whole")
+    for of, state, branch in (
+        (pipeline, BuildState.PASSED, "main"),
+        (pipeline, BuildState.FAILED, "=1+1"),
+        (whole, BuildState.FAILED, "main"),
+    ):
+        ended(of, state, "Change", branch=branch)
+    browser, org = Browser.of(ada), "/ada-example-org"
+    page = f"{org}/pipelines/demo"
+    found = {
+        query: re.search(r"(\d+) % of the builds", browser.get(f"{query}branch={branch}").text)[1]  # type: ignore[index]
+        for query, branch in (
+            (f"{page}?view=insights&", ""),
+            (f"{page}?view=insights&of&", "main"),
+            (f"{org}/insights?", ""),
+            (f"{org}/insights?of&", "main"),
+        )
+    }
+    assert list(found.values()) == ["50", "100", "33", "50"]
+    files = [browser.get(path) for path in (f"{page}/insights.csv", f"{org}/insights.csv?branch=main")]
+    assert {each.headers["Content-Type"] for each in files} == {"text/csv; charset=utf-8"}
+    of_one, of_all = ([line.split(",")[:5] for line in each.text.splitlines()[1:]] for each in files)
+    assert [(line[0], line[1], line[2], line[4]) for line in of_one] == [
+        ("demo", "2", "'=1+1", "failed"),
+        ("demo", "1", "main", "passed"),
+    ]
+    assert [(line[0], line[4]) for line in of_all] == [("demo", "passed"), ("whole", "failed")]
+    assert Browser(ada.world).get(f"{org}/insights.csv").status_code == 303
 
 
 def test_builds_that_ran_are_plotted(ada: Account, pipeline: PipelinePath):
