@@ -273,7 +273,8 @@ class Finalizer:
             self._attempt.snapshot(passed=passed, needed=needed)
         except VmError as error:
             if not needed:
-                self._attempt.log.notice(f"the disk could not be kept for later builds or a preview: {error}")
+                uses = " or ".join(use for use, wanted in (("later builds", cached), ("a preview", shown)) if wanted)
+                self._attempt.log.notice(f"the disk could not be kept for {uses}: {error}")
                 return result
             if isinstance(error, VmLost):
                 raise

@@ -403,7 +403,7 @@ def test_artifacts_wait_while_the_host_cannot_keep_them(host: Host):
 
 
 def test_a_host_that_keeps_no_artifacts_fails_the_job(host: Host):
-    settings(host, timeout=0.5)
+    settings(host, timeout=3)
     build = host.build(ir(READY, "f"))
     obstacle = host.storage.directory / "artifacts" / build.uuid
     with collecting(host, build):
