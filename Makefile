@@ -153,10 +153,10 @@ test-members: | test-machines
 		{ ls -d $(RUN)/fleet/incus-* >/dev/null 2>&1 || echo "making a Debian with Incus, for tests on a member"; } && \
 		$(BIN)/python -m tests.fleet.tree incus >/dev/null; }
 
-# The image with servers for services beside jobs, which takes a minute, once.
+# The image with servers for services beside jobs, and with what examples need, which takes a minute, once.
 test-servers: | test-members
 	@ls $(TEST_PROGRAMS)/servers-*/tree.tar >/dev/null 2>&1 || \
-		echo "making a Debian with PostgreSQL, MariaDB, Redis and RabbitMQ, for tests of services"
+		echo "making a Debian with PostgreSQL, MariaDB, Redis, RabbitMQ, Django and Podman, for tests of services and examples"
 	@$(BIN)/python -m tests.servers
 
 # An OpenID Connect issuer to sign in with.

@@ -57,7 +57,11 @@ def test_the_example_in_python_is_that_in_yaml():
     assert PipelineFile.rendered(document).pipeline.jobs == in_yaml.pipeline.jobs
 
 
-@pytest.mark.parametrize("name", ["release", "site"])
+def test_the_recipe_for_images_is_the_example():
+    assert (PAGE.parents[1] / "examples" / "image" / ".hm" / "ci.yml").read_text() in IN_GUIDES
+
+
+@pytest.mark.parametrize("name", ["django", "image", "release", "site"])
 def test_an_example_in_python_is_that_in_yaml(name: str):
     project = PAGE.parents[1] / "examples" / name
     (document,) = documents_of((project / "ci.py").read_text())

@@ -51,8 +51,8 @@ _CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 27, 29, 31)
 _MESSAGE_BYTES = 64
 _TAIL_BYTES = 4096
 _LOOK_BYTES = 1 << 20
-_FIRST_PAUSE, _MAX_PAUSE = 0.02, 1.0
-"""The seconds between two looks whether a service is ready, which grow."""
+_FIRST_PAUSE, _MAX_PAUSE, _GROWTH = 0.005, 1.0, 1.2
+"""The seconds between two looks whether a service is ready: they grow to a fifth of those so far."""
 
 _PROBE_SECONDS = 10.0
 _ADDRESSES = ((_socket.AF_INET, "127.0.0.1"), (_socket.AF_INET6, "::1"))
@@ -234,7 +234,7 @@ class Service:
     def _look(self, now: float) -> None:
         """Look if it is ready, or let its init look."""
         self._look_at = now + self._pause
-        self._pause = min(1.5 * self._pause, _MAX_PAUSE)
+        self._pause = min(_GROWTH * self._pause, _MAX_PAUSE)
         match self._sign:
             case {"port": int(port)}:
                 self.ready = any(_takes_connections(family, address, port) for family, address in _ADDRESSES)
