@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.told import variables_of
     from actors.builds.gates import gate_reason, people_of, refusal
     from actors.builds.retrying import repetition, retry, wait_reason
+    from actors.builds.rolling_back import NotKept, ran_in, roll_back
     from actors.engine import Engine, EngineBusy
     from actors.pollers import PollerComposition
     from actors.prometheus_metrics import PrometheusMetrics

@@ -42,12 +42,13 @@ def add_planned(
     new: NewBuild,
     *,
     refused: bool = False,
+    jobs: Sequence[NewJob] | None = None,
 ) -> AddedBuild:
     """Plan and add a build that has a pipeline; if that is invalid, one rejected with an error code.
 
-    It is ``refused`` if a request asked for it.
+    It is ``refused`` if a request asked for it. If ``jobs`` are given, it has these in place of those of its pipeline.
     """
-    return _add(storage, limits, pipeline, new, rejected=new, refused=refused)
+    return _add(storage, limits, pipeline, new, rejected=new, refused=refused, jobs=jobs)
 
 
 def add_or_reject(
@@ -89,12 +90,13 @@ def _add(
     rejected: NewBuild,
     changed: Collection[str] | None = None,
     refused: bool = False,
+    jobs: Sequence[NewJob] | None = None,
 ) -> AddedBuild:
     if _NUMBER in (new.pipeline_ir or ""):
         with storage.transaction():  # so that the next number is still that of this build when it gets it
             now = storage.pipelines.by_id(pipeline.id) or pipeline
-            return _add_planned(storage, limits, now, new, rejected=rejected, changed=changed, refused=refused)
-    return _add_planned(storage, limits, pipeline, new, rejected=rejected, changed=changed, refused=refused)
+            return _add_planned(storage, limits, now, new, jobs, rejected=rejected, changed=changed, refused=refused)
+    return _add_planned(storage, limits, pipeline, new, jobs, rejected=rejected, changed=changed, refused=refused)
 
 
 def _add_planned(
@@ -102,6 +104,7 @@ def _add_planned(
     limits: IrSettings,
     pipeline: Pipeline,
     new: NewBuild,
+    given: Sequence[NewJob] | None,
     *,
     rejected: NewBuild,
     changed: Collection[str] | None,
@@ -121,8 +124,9 @@ def _add_planned(
         strict_shell=planned.strict_shell,
         concurrency=planned.concurrency,
     )
-    build = storage.builds.create(pipeline, planned_build, planned.jobs)
-    return AddedBuild(build, needs_vms=_need_vms(planned.jobs))
+    jobs = planned.jobs if given is None else given
+    build = storage.builds.create(pipeline, planned_build, jobs)
+    return AddedBuild(build, needs_vms=_need_vms(jobs))
 
 
 def _need_vms(jobs: Sequence[NewJob]) -> bool:

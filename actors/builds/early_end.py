@@ -75,7 +75,7 @@ class EarlyEnd:
         if not over or self._timed_out:
             return False
         job = self._storage.jobs.get(job_id)
-        return job is not None and timed_out_with_build(job)
+        return job is not None and job.taken_from is None and timed_out_with_build(job)
 
     def _end(self, event: JobEvent, jobs: Container[int]) -> None:
         for job_id in self._graph:

@@ -144,12 +144,12 @@ class Graph:
         return "it runs after a failure, and nothing that it needs has failed"
 
     def to_cancel(self) -> set[int]:
-        """Return the jobs to cancel if the build fails fast; none while no job has failed.
+        """Return the jobs to cancel if the build fails fast; none while no job that ran in it has failed.
 
         These are the unfinished jobs, except those that also run after a failure: the dependents over
         ``continue_on_failure`` edges, those that run only after one, and everything that depends on them.
         """
-        if not any(progress.failed for progress in self.progress()):
+        if not any(node.progress.failed and node.job.taken_from is None for node in self._nodes.values()):
             return set()
         unfinished = {job_id for job_id, node in self._nodes.items() if not node.progress.state.terminal}
         return unfinished - self._continuing

@@ -92,9 +92,9 @@ def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = 
 
     With ``only`` that is this one job of them, and what was skipped or canceled after it.
 
-    A finished build's disks and workspaces are gone. A soft failure stays, because the build went on with it, and so
-    does a job that its own condition has skipped. One that runs only after a failure is decided anew where something
-    runs again that it needs.
+    A finished build's disks and workspaces are gone. What was taken over from an earlier build stays, and so does a
+    soft failure, because the build went on with it, and a job that its own condition has skipped. One that runs only
+    after a failure is decided anew where something runs again that it needs.
     """
     parents: dict[int, list[int]] = {}
     dependents: dict[int, list[int]] = {}
@@ -102,7 +102,8 @@ def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = 
         dependents.setdefault(edge.from_id, []).append(edge.to_id)
         if edge.kind is EdgeKind.BUILDS_IN or edge.workspace:
             parents.setdefault(edge.to_id, []).append(edge.from_id)
-    unpassed = [job for job in jobs if job.state is not JobState.PASSED and not job.soft_failed]
+    taken = {job.id for job in jobs if job.taken_from is not None}
+    unpassed = [job for job in jobs if job.state is not JobState.PASSED and not job.soft_failed and job.id not in taken]
     undecided = {job.id for job in unpassed if job.only_after_failure or job.error_code == JobErrorCode.NOTHING_FAILED}
     ahead = [job.id for job in unpassed if not job.skipped_by_condition and job.id not in undecided]
     if only is not None:
@@ -112,7 +113,7 @@ def to_run_again(jobs: Sequence[Job], edges: Iterable[Edge], only: int | None = 
     again: set[int] = set()
     while ahead:
         job_id = ahead.pop()
-        if job_id not in again:
+        if job_id not in again and job_id not in taken:
             again.add(job_id)
             ahead += undecided.intersection(dependents.get(job_id, ()))
             ahead += parents.get(job_id, ())

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors import EngineBusy, add_planned, has_credit, repetition, retry
+from actors import EngineBusy, NotKept, add_planned, has_credit, repetition, retry, roll_back
 from actors.render import RenderFailed
-from api.body import Submission
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity, archive_of
 from api.engine import refuse_while_draining
 from api.errors.catalog import ApiError
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from actors import AddedBuild
     from actors.ir import IrSettings
-    from api.body import Sender
+    from api.body import Sender, Submission
     from api.builds.bodies import BuildRequest, RollBackRequest, StartBuildRequest
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
@@ -196,11 +195,32 @@ class BuildCreation:
         return self._once(call, pipeline, submission, repeated)
 
     def roll_back(self, call: Sender, environment: Environment, submission: Submission[RollBackRequest]) -> Build:
-        """Return a new build that repeats one whose deployment to an environment passed.
+        """Return a new build that repeats a deployment to an environment which passed, with what its build made.
 
-        Raises as `rebuild` does, and ApiError ``nothing_to_roll_back``.
+        Raises as `rebuild` does, and ApiError ``nothing_to_roll_back`` and ``deployment_not_kept``.
         """
-        asked = submission.body()
+        pipeline, build, job = self._earlier(environment, submission.body())
+
+        def repeated(body: RollBackRequest, key: RequestKey | None) -> Build:
+            if build.untrusted:
+                message = f"build {build.number} is of a fork's pull request, of which nothing is taken over"
+                raise ApiError("deployment_not_kept", message)
+            new, _ = rebuild_of(self._storage, build, body.source or "api", key)
+            asked = replace(new, created_by=_user_id(call), budget_id=call.budget_id, debug=bool(body.debug))
+            try:
+                added = roll_back(self._storage, self._limits, pipeline, asked, build, job)
+            except NotKept as error:
+                raise ApiError(
+                    "deployment_not_kept", f"build {build.number} cannot be rolled back to: {error}"
+                ) from None
+            except SourceGone:
+                raise source_expired(build) from None
+            return self._announce(added)
+
+        return self._once(call, pipeline, submission, repeated)
+
+    def _earlier(self, environment: Environment, asked: RollBackRequest) -> tuple[Pipeline, Build, Job]:
+        """Return the job of the deployment to go back to. Raises ApiError ``nothing_to_roll_back``."""
         passed = self._storage.environments.passed(environment, _MOST_DEPLOYMENTS)
         if asked.job_id is None:
             earlier = next((each for each in passed[1:] if each.build_id != passed[0].build_id), None)
@@ -210,10 +230,10 @@ class BuildCreation:
             missing = f"none of its last {_MOST_DEPLOYMENTS} deployments that passed is of this job"
         build = None if earlier is None else self._storage.builds.get(earlier.build_id)
         pipeline = None if build is None else self._storage.pipelines.by_id(build.pipeline_id)
-        if build is None or pipeline is None:
+        job = None if earlier is None else self._storage.jobs.get(earlier.id)
+        if build is None or pipeline is None or job is None:
             raise ApiError("nothing_to_roll_back", f"{environment.name}: {missing}")
-        repeated = Submission(submission.document, RebuildRequest, submission.key, submission.digest)
-        return self.rebuild(call, pipeline, build, repeated)
+        return pipeline, build, job
 
     def _once(
         self,
@@ -321,7 +341,12 @@ class BuildCreation:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
             return self._render(call, pipeline, new, source_url)
-        added = planned_build(self._storage, self._limits, pipeline, new)
+        return self._announce(add_planned(self._storage, self._limits, pipeline, new, refused=True))
+
+    def _announce(self, added: AddedBuild) -> Build:
+        """Tell the engine of a planned build. Raises the rejection of one that is invalid."""
+        if added.build.error_code is not None:
+            raise plan_rejection(added.build)
         self._engine.jobs_added(added.build.id, need_vms=added.needs_vms)
         return added.build
 
@@ -390,14 +415,6 @@ def rebuild_of(
         return repetition(storage, build, source, key)
     except SourceGone:
         raise source_expired(build) from None
-
-
-def planned_build(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> AddedBuild:
-    """Plan and add a build that has a pipeline; a failed one if it is invalid. Raises ApiError."""
-    added = add_planned(storage, limits, pipeline, new, refused=True)
-    if added.build.error_code is not None:
-        raise plan_rejection(added.build)
-    return added
 
 
 def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:

@@ -124,17 +124,19 @@ def list_deployments(call: Call, environment: ThisEnvironment, span: Span) -> Pa
     "rollBackEnvironment",
     POST,
     f"{_ENVIRONMENT}/rollback",
-    created("The build that repeats the earlier one."),
-    errors=("nothing_to_roll_back", *NOT_REPEATED),
+    created("The build that repeats the deployment."),
+    errors=("nothing_to_roll_back", "deployment_not_kept", *NOT_REPEATED),
     body_required=False,
 )
 def roll_back_environment(
     call: Call, environment: ThisEnvironment, submission: Submission[RollBackRequest]
 ) -> BuildRecord:
-    """Build again what was in the environment before: the same source, plan and inputs as a new build.
+    """Deploy again what was in the environment before, with what the earlier build made, in a new build.
 
-    By default it repeats the build of the deployment before the current one; any member can. Its job asks for an
-    approval as always. The source of a build is kept for a while; after that the response is 410.
+    By default that is the deployment before the current one; any member can. Its job runs again, and those after it.
+    The others end as they did in the earlier build, with its artifacts and outputs, and do not run. The job asks for an
+    approval as always. If files that it takes are no longer kept, nothing runs: the response is 409. The source of a
+    build is kept for a while; after that it is 410.
     """
     return record_of_build(call, call.creation.roll_back(call, environment, submission))
 

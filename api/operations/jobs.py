@@ -35,7 +35,8 @@ class JobRecord:
     ``gate`` the approval that this asks for, null until it is ready for all else. ``generated_by`` is the UUID of the
     job whose file declares it, null for a job of the pipeline itself. ``image_digest`` is the repository and digest of
     the image that it ran from, or the digest of the tar that was imported; null until its command starts, and for other
-    images. ``service_image_digests`` has those of its services, by their names.
+    images. ``service_image_digests`` has those of its services, by their names. ``taken_from`` is the number of the
+    earlier build in which it ran, if this build rolls back to that: here it does not run; null otherwise.
     """
 
     uuid: Uuid
@@ -61,6 +62,7 @@ class JobRecord:
     matrix_job: str | None
     matrix: Mapping[str, str] | None
     generated_by: Uuid | None
+    taken_from: int | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

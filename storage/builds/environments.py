@@ -111,6 +111,7 @@ class Environments:
                     JobRow.organization == slot("organization_id"),
                     JobRow.environment == slot("name"),
                     JobRow.environment.is_null(is_null=False),
+                    JobRow.taken_from.is_null(),
                     PipelineRow.deleted_at.is_null(),
                 )
             )

@@ -73,6 +73,7 @@ class Gates:
                 .where(
                     EdgeRow.to_job == JobRow.id,
                     before.error_code.is_null() | before.error_code.not_in(SKIPPED_BY_CONDITION),
+                    before.taken_from.is_null(),
                 )
             )
             unasked = ~exists(of_job) & ~exists(awaited)
@@ -93,7 +94,7 @@ class Gates:
     def due(self) -> list[int]:
         """Return the ids of builds with a job whose gate is decided, or to be asked.
 
-        It is to be asked of a job that needs no other; the others follow from ends of jobs.
+        It is to be asked of a job that needs no other which runs in its build; the others follow from ends of jobs.
         """
         return self._due.all()
 

@@ -233,8 +233,9 @@ class JobInserter:
     def _slots(
         self, job: NewJob, position: int, build: Build, now: int, *, ready: bool, generated_by: str | None = None
     ) -> Mapping[str, SqlValue]:
-        values = _NEW_JOB(job)
-        ready = ready and job.skipped is None and job.environment is None
+        values, taken = _NEW_JOB(job), job.taken
+        ended = JobState.SKIPPED if job.skipped else None if taken is None else taken.state
+        ready = ready and ended is None and job.environment is None
         if job.cache_key is not None and build.untrusted_origin is not None:
             values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
         yields = self._settings.yields(build.priority)
@@ -243,10 +244,10 @@ class JobInserter:
             "build_id": build.id,
             "organization_id": build.organization_id,
             "position": position,
-            "state": JobState.SKIPPED if job.skipped else JobState.SCHEDULED if ready else JobState.PENDING,
+            "state": ended or (JobState.SCHEDULED if ready else JobState.PENDING),
             "error_code": JobErrorCode.CONDITION_NOT_MET if job.skipped else None,
             "error_message": job.skipped,
-            "finished_at": now if job.skipped else None,
+            "finished_at": now if ended else None,
             "attempt": 0,
             "soft_failed": False,
             "cache_hit": False,
@@ -259,6 +260,8 @@ class JobInserter:
             "yields": yields,
             "turn_at": now + yields if ready else None,
         }
+        if taken is not None:
+            values |= {name: getattr(taken, name) for name in ("soft_failed", "error_code", "error_message")}
         return values
 
     def _insert_edges(self, ids: Sequence[int], jobs: Sequence[NewJob]) -> None:

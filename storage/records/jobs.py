@@ -248,6 +248,12 @@ class NewJob(Step):
     preview: Mapping[str, object] = field(default_factory=dict)
     """The document of the preview that it has once it passed; empty for none."""
 
+    taken: Job | None = None
+    """The job of an earlier build as which it has ended; None if it is to run."""
+
+    taken_from: int | None = None
+    """The number of the build in which that job ran."""
+
 
 @immutable
 class Job(Step):
@@ -258,7 +264,8 @@ class Job(Step):
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM. At most ``lock_limit``
     jobs of the organization have its ``lock`` at a time; one that ``awaits_lock`` is in no queue. The gate of its
     ``environment`` is before it. ``generated_by`` is the UUID of the job whose file declares it, None for those of the
-    pipeline itself. ``image_digest`` and ``service_image_digests`` are those of `ImageDigests`.
+    pipeline itself. ``image_digest`` and ``service_image_digests`` are those of `ImageDigests`. ``taken_from`` is the
+    number of the earlier build in which it ran, and as whose job it has ended; None if it is of this build alone.
     """
 
     id: int
@@ -300,6 +307,7 @@ class Job(Step):
     image_digest: str | None = None
     service_image_digests: Mapping[str, str] = field(default_factory=dict)
     preview: Mapping[str, object] = field(default_factory=dict)
+    taken_from: int | None = None
 
     @property
     def all_services(self) -> dict[str, Service]:

@@ -371,6 +371,8 @@ def _state(job: Job) -> str:
         words += f", exit code {job.exit_code}"
     if job.cache_hit:
         words += ", cached"
+    if job.taken_from is not None:
+        words += f", taken over from build {job.taken_from}"
     if not (job.state.failed and job.soft_failed):
         return words
     in_quarantine = job.error_code is None and job.error_message is not None

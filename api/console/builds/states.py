@@ -230,6 +230,8 @@ def _detail(job: Job, storage: Storage, engine: EngineInterface, gate: Gate | No
         parts.append(waiting_reason(storage, engine, job, gate) or "")
     if job.cache_hit:
         parts.append("from the cache")
+    if job.taken_from is not None:
+        parts.append(f"taken over from build {job.taken_from}")
     if job.error_message:
         parts.append(job.error_message)
     elif job.exit_code:

@@ -44,6 +44,7 @@ _SHOWN_OF_JOB = (
     "error_code",
     "error_message",
     "generated_by",
+    "taken_from",
     "started_at",
     "finished_at",
 )
@@ -64,9 +65,11 @@ def job_document(job: JobRecord) -> dict[str, object]:
 
 
 def reason(job: Mapping[str, object]) -> str:
-    """Return the reason of a job's failure by its document, "" if there is none."""
+    """Return the reason of a job's failure by its document, or where it ran if not here; "" if there is neither."""
     if job["error_code"] is not None:
         return f"{job['error_code']}: {job['error_message']}" if job["error_message"] else str(job["error_code"])
+    if job["taken_from"] is not None:
+        return f"taken over from build {job['taken_from']}"
     return f"exit code {job['exit_code']}" if job["exit_code"] else ""
 
 

@@ -125,6 +125,7 @@ def _rendering(build: BuildRecord) -> JobRecord:
         matrix_job=None,
         matrix=None,
         generated_by=None,
+        taken_from=None,
         created_at=build.created_at,
         started_at=build.started_at,
         finished_at=build.finished_at,

@@ -143,16 +143,16 @@ def remove(session: Session, /, **names: str) -> None:
 @body_option(environments.RollBackRequest, "job_id", "--job")
 @pass_session
 def rollback(session: Session, /, *, org: str, name: str, **terms: object) -> None:
-    """Build again what was in the environment NAME of the organization ORG before.
+    """Deploy again what was in the environment NAME of the organization ORG before.
 
-    That is the build of the deployment before the current one, or of the job with the ID that `environment history`
-    shows: the same source and plan, as a new build, whose job asks for an approval as always.
+    That is the deployment before the current one, or that of the job with the ID that `environment history` shows. Its
+    job runs again in a new build, with the artifacts of the earlier one, and asks for an approval as always.
     """
     body = {"source": "cli", **given(terms)}
     with session.building_door() as door:
         new = door.perform(environments.roll_back_environment, {"org": org, "name": name}, body)
     document = build_document(PipelineName(org, new.pipeline_slug), new)
-    session.answer(document, f"build {document['name']} repeats build {new.rebuild_of}")
+    session.answer(document, f"build {document['name']} deploys again what build {new.rebuild_of} made")
 
 
 def _row(each: Deployment) -> dict[str, object]:

@@ -135,7 +135,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "environment history": "List what was deployed to an environment.",
         "environment list": "List an organization's environments.",
         "environment remove": "Remove an environment.",
-        "environment rollback": "Build again what was in an environment before.",
+        "environment rollback": "Deploy again what was in an environment before.",
         "environment set": "Change an environment.",
         "environment show": "Show an environment and what is there.",
         "secret limit": "Limit a secret to some builds.",

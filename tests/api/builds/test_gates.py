@@ -188,11 +188,13 @@ def test_a_wrong_environment_is_refused(ada: Account, wrong: dict[str, Any]):
     assert code(answered) == (422, "invalid_body")
 
 
-def deployed(pipeline: PipelinePath, storage: Storage, commit: str, end: JobState = JobState.PASSED) -> Job:
+def deployed(
+    pipeline: PipelinePath, storage: Storage, commit: str, end: JobState = JobState.PASSED, **fields: Any
+) -> Job:
     """Deploy a commit to production, as an approver lets it, and end the job."""
     found = storage.pipelines.by_slug(pipeline.account.org_id, "demo")
     assert found is not None
-    new = NewBuild("main", commit, pipeline_ir=HELLO, created_by=pipeline.account.user.id)
+    new = NewBuild("main", commit, pipeline_ir=HELLO, created_by=pipeline.account.user.id, **fields)
     build = storage.builds.create(found, new, [new_job("deploy", environment="production")])
     (job,) = storage.jobs.of_build(build.id)
     storage.gates.ask(job.id, 600)
@@ -228,7 +230,7 @@ def test_an_environment_knows_what_is_there(ada: Account, pipeline: PipelinePath
 
 
 def test_an_environment_is_rolled_back(ada: Account, pipeline: PipelinePath, storage: Storage, clock: ManualClock):
-    """Its earlier build is built again; the job of the new build is asked for as any other."""
+    """Its earlier build is deployed again; the job of the new build is asked for as any other."""
     production(storage, ada, "owner")
     path = f"{ada.path}/environments/production/rollback"
     assert code(ada.client.simulate_post(path)) == (409, "nothing_to_roll_back")
@@ -243,6 +245,27 @@ def test_an_environment_is_rolled_back(ada: Account, pipeline: PipelinePath, sto
     assert (further["commit"], further["rebuild_of"]) == ("c1", 1)
     for job_id in (jobs[2], "00000000-0000-0000-0000-000000000000"):
         assert code(ada.client.simulate_post(path, json={"job_id": job_id})) == (409, "nothing_to_roll_back")
+
+
+def test_neither_forks_nor_former_members_roll_back(
+    ada: Account, bob: Account, pipeline: PipelinePath, storage: Storage
+):
+    """A fork's build was let in once, for what it was then; who was removed has no say any more."""
+    production(storage, ada, "owner")
+    bob.join(ada, Role.MEMBER)
+    of_fork = deployed(pipeline, storage, "c1", untrusted_origin="pull/1/7", from_fork=True)
+    deployed(pipeline, storage, "c2")
+    path = f"{ada.path}/environments/production/rollback"
+    for body in ({}, {"job_id": of_fork.uuid}):
+        refused = ada.client.simulate_post(path, json=body)
+        assert code(refused) == (409, "deployment_not_kept")
+        assert "is of a fork's pull request" in refused.json["error"]["message"]
+    deployed(pipeline, storage, "c3")
+    assert bob.client.simulate_post(path).json["rebuild_of"] == 2
+    member = next(each for each in storage.members.all(ada.org_id) if each.email == bob.email)
+    storage.members.remove(ada.org_id, member.uuid, ada.user.id)
+    assert bob.client.simulate_post(path).status_code == 404
+    assert ada.client.simulate_get(f"{pipeline.path}/builds/5").status_code == 404
 
 
 def test_an_environment_is_its_organizations(ada: Account, bob: Account, pipeline: PipelinePath, storage: Storage):

@@ -60,6 +60,27 @@ def statement(answer: Any) -> Any:
     return json.loads(base64.b64decode(answer.json["payload"]))
 
 
+def test_a_file_that_was_taken_over_is_its_makers(world: World, ada: Account):
+    """The statement names the job that made it; if that has another file since, there is none."""
+    made, storage = statement(asked(world, ada, **OF_TAG)), world.storage
+    first = storage.builds.find(ada.org, "web", 1)
+    pipeline = storage.pipelines.by_slug(ada.org_id, "web")
+    assert first is not None
+    assert pipeline is not None
+    (job,) = storage.jobs.of_build(first.id)
+    again = storage.builds.create(
+        pipeline, NewBuild("main", "c0ffee"), [records.new_job("only", taken=job, taken_from=1)]
+    )
+    (taken,) = storage.jobs.of_build(again.id)
+    storage.artifacts.inherit(job.id, taken.id)
+    (kept,) = storage.artifacts.of_job(taken.id)
+    path = f"{ada.path}/pipelines/web/builds/2/artifacts/{kept.uuid}/provenance"
+    assert statement(ada.client.simulate_get(path)) == made
+    storage.artifacts.discard(first, job)
+    gone = ada.client.simulate_get(path)
+    assert (gone.status_code, gone.json["error"]["code"]) == (409, "artifact_unproven")
+
+
 def test_it_says_what_made_the_file(world: World, ada: Account):
     found = statement(asked(world, ada, **OF_TAG, inputs={"target": "staging"}))
     build = world.storage.builds.find(ada.org, "web", 1)

@@ -48,6 +48,7 @@ def test_a_job_record_is_whole(pipeline: PipelinePath):
         "environment": None,
         "gate": None,
         "generated_by": None,
+        "taken_from": None,
         "services": [],
         "image": "debian:12",
         "image_digest": None,

@@ -81,7 +81,7 @@ def test_jobs_keep_their_planned_fields_and_order(world: World):
     )
     first, second = world.jobs(world.build(new_job("first"), planned))
     assert (first.position, second.position, first.step_key) == (0, 1, "first")
-    for name in NewJob.__dataclass_fields__.keys() - {"depends_on", "paths", "skipped"}:
+    for name in NewJob.__dataclass_fields__.keys() - {"depends_on", "paths", "skipped", "taken"}:
         assert getattr(second, name) == getattr(planned, name)
     assert (second.attempt, second.exit_code, second.error_code, second.error_message) == (0, None, None, None)
     assert (second.soft_failed, second.cache_hit) == (False, False)
