@@ -1,4 +1,4 @@
-"""Rolling back: an earlier build's deployment again, with what that build made (engine.md, "Rolling back")."""
+"""Rolling back: a deployment again, with what its build made (engine.md, "Rolling back")."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def roll_back(
 
 
 def to_run_again(jobs: Iterable[Job], edges: Iterable[Edge], deployment: int) -> set[int]:
-    """Return the jobs that run again if a deployment is repeated: it, what has not ended, and all after these."""
+    """Return the jobs that run again if a deployment is repeated: it, what has not ended, and what follows."""
     after: dict[int, list[int]] = {}
     for edge in edges:
         after.setdefault(edge.from_id, []).append(edge.to_id)
@@ -112,7 +112,7 @@ def _part(build: Build, jobs: Sequence[Job], edges: Sequence[Edge], job: Job) ->
 
 
 def _require_all(storage: Storage, part: _Part) -> dict[int, str]:
-    """Raise NotKept if jobs lack something that they take of the build; return the disks that they start from."""
+    """Return the disks that jobs start from. Raises NotKept if they lack something of the build."""
     taken, disks = {job.id: job for job in part.taken}, {}
     for job in part.again:
         before = [(edge, taken[edge.from_id]) for edge in part.edges if edge.to_id == job.id and edge.from_id in taken]
@@ -133,7 +133,7 @@ def _require_all(storage: Storage, part: _Part) -> dict[int, str]:
 
 
 def _require_files(storage: Storage, build: Build, job: Job, before: Iterable[Job]) -> None:
-    """Raise NotKept if files that a job takes are gone: of the jobs before it, or of other pipelines' builds."""
+    """Raise NotKept if files that a job takes are gone: of jobs before it, or of other builds."""
     for each in before:
         if each.plan_key in job.files:
             _require_kept(storage, build, (each,), each.plan_key, job.files)

@@ -195,7 +195,7 @@ class BuildCreation:
         return self._once(call, pipeline, submission, repeated)
 
     def roll_back(self, call: Sender, environment: Environment, submission: Submission[RollBackRequest]) -> Build:
-        """Return a new build that repeats a deployment to an environment which passed, with what its build made.
+        """Return a new build that repeats a deployment which passed, with what its build made.
 
         Raises as `rebuild` does, and ApiError ``nothing_to_roll_back`` and ``deployment_not_kept``.
         """

@@ -1,14 +1,17 @@
 """Forgejo or Gitea for tests.
 
-https://codeberg.org/api/swagger, https://forgejo.org/docs/latest/user/webhooks/
+https://codeberg.org/api/swagger, https://forgejo.org/docs/latest/user/webhooks/,
+https://forgejo.org/docs/latest/user/protection/
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.forges.server import Asked, Reply
@@ -32,6 +35,10 @@ class ForgejoServer:
     statuses: list[dict[str, Any]] = field(default_factory=list)
     pulls: list[dict[str, Any]] = field(default_factory=list)
     """The open pull requests, the one that changed last first."""
+
+    protections: list[dict[str, Any]] = field(default_factory=list)
+    bare: Path | None = None
+    """The git repository, whose branches move as pull requests are merged."""
 
     def answer(self, asked: Asked) -> Reply:
         path = asked.path.removeprefix(self.root)
@@ -75,7 +82,31 @@ class ForgejoServer:
                 return Reply(
                     201, {"id": len(self.statuses), "status": asked.body["state"], "context": asked.body["context"]}
                 )
+        return self._merging(asked, below.strip("/").split("/"))
+
+    def _merging(self, asked: Asked, below: list[str]) -> Reply:
+        match asked.method, below:
+            case "POST", ["branch_protections"]:
+                self.protections.append(dict(asked.body))
+                return Reply(201, self.protections[-1])
+            case "POST", ["pulls", number, "merge"]:
+                return self._merge(int(number))
         return MISSING
+
+    def _merge(self, number: int) -> Reply:
+        """Merge a pull request, unless its target requires a status that its head lacks or that is no success."""
+        pull = next((each for each in self.pulls if each["number"] == number), None)
+        if pull is None or self.bare is None:
+            return MISSING
+        head, target = pull["head"]["sha"], pull["base"]["ref"]
+        shown = {each["context"]: each["state"] for each in self.statuses if each["sha"] == head}
+        rules = [each for each in self.protections if each["rule_name"] == target and each["enable_status_check"]]
+        if any(shown.get(each) != "success" for rule in rules for each in rule["status_check_contexts"]):
+            why = "not allowed to merge [reason: Not all required status checks successful]"
+            return Reply(405, {"message": why})
+        subprocess.run(("git", "-C", self.bare, "update-ref", f"refs/heads/{target}", head), check=True)
+        self.pulls.remove(pull)
+        return Reply(200)
 
     def repository(self) -> dict[str, Any]:
         """Return the repository, as the API and deliveries have it."""

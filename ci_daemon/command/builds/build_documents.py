@@ -65,7 +65,7 @@ def job_document(job: JobRecord) -> dict[str, object]:
 
 
 def reason(job: Mapping[str, object]) -> str:
-    """Return the reason of a job's failure by its document, or where it ran if not here; "" if there is neither."""
+    """Return why a job failed by its document, or where it ran if not here; "" for neither."""
     if job["error_code"] is not None:
         return f"{job['error_code']}: {job['error_message']}" if job["error_message"] else str(job["error_code"])
     if job["taken_from"] is not None:

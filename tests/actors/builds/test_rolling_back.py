@@ -42,7 +42,7 @@ def states(host: Host, build: Build) -> dict[str, tuple[JobState, int, int | Non
 
 @pytest.mark.sandbox
 def test_what_the_earlier_build_made_is_deployed_again(host: Host):
-    """Its source would now make other bytes. That the engine hears of it only by its look at the storage is part."""
+    """Its source would now make other bytes. Nobody tells the engine, as if it had been killed."""
     first, second = (built(host, make=MAKE, deploy=DEPLOY, after={"run": "true", "needs": ["deploy"]}) for _ in "12")
     shown = [host.log(each, "deploy") for each in (first, second)]
     assert shown[0] != shown[1]

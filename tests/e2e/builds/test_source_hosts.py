@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.e2e.daemon import Client, Daemon
@@ -20,7 +22,8 @@ import harmont as hm
 
 @hm.pipeline("ci", triggers=[hm.push(branch="main"), hm.pull_request(branches="main")])
 def ci():
-    return hm.sh("test -e good", label="look")
+    of_good = {"paths": ["good"]}
+    return hm.scratch().sh("test -e good", key="look", label="look", image="debian:12", runner_args=of_good)
 """
 GOOD = {"forgejo": "success", "gitlab": "success", "bitbucket": "SUCCESSFUL"}
 BAD = {"forgejo": "failure", "gitlab": "failed", "bitbucket": "FAILED"}
@@ -185,6 +188,51 @@ def test_a_build_by_name_is_shown_at_its_commit(site: Site):
     started = site.client.request("POST", f"{site.page.removesuffix('/builds')}/start", json={"ref": "aside"})
     assert started.status_code in {200, 201, 202}, started.text
     site.shows(commit, GOOD[site.kind])
+
+
+@pytest.mark.parametrize("site", ["forgejo"], indirect=True)
+def test_an_untouched_folder_merges_with_a_required_check(site: Site):
+    """The host merges what has `ci-daemon` as a success alone; no pipeline has the folder in its paths."""
+    forgejo, repository = site.hosts.forgejo, site.repository
+    forgejo.bare = repository.bare
+    rule = {"rule_name": "main", "enable_status_check": True, "status_check_contexts": ["ci-daemon"]}
+    assert _asked(site, "branch_protections", **rule) == 201
+
+    def opened(number: int, change: str) -> str:
+        repository.git("push", "--quiet", "origin", f"{change}:refs/pull/{number}/head")
+        site.hosts.show_open("forgejo", number, "ann", change)
+        assert _asked(site, f"pulls/{number}/merge", Do="merge") == 405, "nothing is reported yet"
+        site.report(site.hosts.pull_request("forgejo", number, "ann", change))
+        return change
+
+    repository.git("reset", "--quiet", "--hard", "origin/main")
+    main = repository.git("rev-parse", "HEAD")
+    docs = opened(71, repository.commit("Explain", docs__guide="how\n"))
+    until(lambda: _asked(site, "pulls/71/merge", Do="merge") == 200, "the merge", 60)
+    assert repository.git("ls-remote", "origin", "refs/heads/main").split()[0] == docs != main
+    assert docs not in [each["commit"] for each in site.client.get(site.page)["data"]]
+    (told,) = {
+        each["description"] for each in forgejo.statuses if (each["sha"], each["context"]) == (docs, "ci-daemon")
+    }
+    assert told.startswith("Skipped: ")
+
+    (repository.path / "good").unlink(missing_ok=True)
+    (repository.path / "good").symlink_to("nowhere")
+    bad = opened(72, repository.commit("Break"))
+    site.shows(bad, BAD["forgejo"])
+    assert _asked(site, "pulls/72/merge", Do="merge") == 405
+    forgejo.protections.clear()
+    repository.git("fetch", "--quiet", "origin")
+    repository.git("reset", "--quiet", "--hard", "origin/main")
+
+
+def _asked(site: Site, below: str, **body: Any) -> int:
+    """Ask the host, as a maintainer does; return its status."""
+    url = f"{site.local.url}/api/v1/repos/{site.hosts.forgejo.path}/{below}"
+    token = {"Authorization": f"token {site.hosts.forgejo.token}"}
+    return httpx.post(
+        url, json=body, headers=token, verify=ssl.create_default_context(cafile=site.local.ca_file)
+    ).status_code
 
 
 @pytest.mark.parametrize("site", ["forgejo", "gitlab"], indirect=True)
