@@ -79,7 +79,7 @@ def roll_back(
 
 
 def to_run_again(jobs: Iterable[Job], edges: Iterable[Edge], deployment: int) -> set[int]:
-    """Return the jobs that run again if a deployment is repeated: it, what has not ended, and what follows."""
+    """Return the jobs that run again with a deployment: it, what has not ended, and what follows."""
     after: dict[int, list[int]] = {}
     for edge in edges:
         after.setdefault(edge.from_id, []).append(edge.to_id)
