@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors import EngineBusy, NotKept, add_planned, has_credit, repetition, retry, roll_back
+from actors import EngineBusy, add_planned, has_credit, repetition, retry
 from actors.render import RenderFailed
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RebuildRequest, RepoIdentity, archive_of
 from api.engine import refuse_while_draining
@@ -199,6 +199,8 @@ class BuildCreation:
 
         Raises as `rebuild` does, and ApiError ``nothing_to_roll_back`` and ``deployment_not_kept``.
         """
+        from actors import NotKept, roll_back  # noqa: PLC0415 - few builds roll back
+
         pipeline, build, job = self._earlier(environment, submission.body())
 
         def repeated(body: RollBackRequest, key: RequestKey | None) -> Build:

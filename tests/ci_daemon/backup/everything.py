@@ -256,7 +256,7 @@ class Everything:
             storage.approvals.approve(approved.id, "ann@example.org")
 
     def _gates(self) -> None:
-        """Store jobs at the gate of an environment: waiting, approved, rejected, and too late."""
+        """Store jobs at the gate of an environment: waiting, approved, rejected, too late; one is taken over."""
         storage = self.storage
         new = NewEnvironment("production", "https://shop.example.org", ("admin",), not_author=True, gate_seconds=60)
         storage.environments.create(self.pipeline.organization_id, new)
@@ -266,6 +266,9 @@ class Everything:
         self.clock.advance(61)
         assert storage.gates.expire(late).state is GateState.EXPIRED
         self._at_gate()
+        made = self.build(new_job("make"))
+        assert storage.jobs.move(self.job(made).id, JobState.SCHEDULED, JobState.SKIPPED)
+        self.build(new_job("make", taken=self.job(made), taken_from=made.number), new_job("deploy"))
 
     def _at_gate(self) -> Gate:
         job = self.job(self.build(new_job("only", environment="production")))
