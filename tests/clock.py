@@ -40,3 +40,20 @@ class LaterClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + self._by
+
+
+class PassingClock(SystemClock):
+    """A clock that runs, and that a test sets ahead as if time had passed."""
+
+    def __init__(self) -> None:
+        self._passed = 0.0
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self._passed)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._passed
+
+    def advance(self, seconds: float) -> None:
+        """Let some seconds pass."""
+        self._passed += seconds

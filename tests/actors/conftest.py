@@ -199,7 +199,7 @@ class Host:
         """Store a build without telling the engine."""
         planned = load(ir, IrSettings())
         new = NewBuild(
-            "main",
+            fields.pop("branch", "main"),
             "0" * 40,
             pipeline_ir=ir,
             timeout_seconds=planned.timeout_seconds,

@@ -76,6 +76,8 @@ class Guest:
             case "terminate":
                 command.end(number / 100)
                 service.sendall(b"dead\n")
+            case "port":  # every one is listened to while the command runs
+                service.sendall(b"closed\n" if command.ended_within(0) else b"open\n")
             case _ if word.startswith("told:"):
                 content = self.files.get(told_path(word.removeprefix("told:")), b"")
                 told = content[:number]

@@ -197,7 +197,12 @@ def _endless_body(connection: socket.socket) -> None:
         connection.sendall(b"x" * 4096)
 
 
-@pytest.mark.parametrize("program", [_endless_head, _continues_for_ever, _is_silent, _no_http])
+def _few_large_headers(connection: socket.socket) -> None:
+    """Answer well, after two lines that the client of Python alone would take."""
+    connection.sendall(OK + (b"X: " + b"x" * 40_000 + b"\r\n") * 2 + b"\r\nok")
+
+
+@pytest.mark.parametrize("program", [_endless_head, _few_large_headers, _continues_for_ever, _is_silent, _no_http])
 def test_a_hostile_answer_is_cut(public: Site, program: Program, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(preview_hosts, "_HEAD_SECONDS", 0.2)
     public.runs(program)
