@@ -59,6 +59,8 @@ _LINE_BYTES = 4096
 _BACKLOG = 16
 _FAILED = 1
 _GRACE_SECONDS = 10.0
+_MOST_WAIT = 24 * 3600 * 1000.0
+"""The most milliseconds of one wait: poll(2) takes no more than an int has, 24 days."""
 
 
 def run(control: int, init: JobInit, door: _socket.socket) -> NoReturn:
@@ -265,7 +267,7 @@ class _Supervisor:
             wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
             poll.register(number, wanted)
         due = [self._services.milliseconds_left, *(each.milliseconds_left for each in (command, terminal) if each)]
-        return dict(poll.poll(min((each for each in due if each is not None), default=None)))
+        return dict(poll.poll(min([_MOST_WAIT, *(each for each in due if each is not None)])))
 
     def _attend(self, command: Command, ready: dict[int, int]) -> None:
         """Keep the command's output, note its end, and answer the conversations that wait for either."""

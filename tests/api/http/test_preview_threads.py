@@ -78,7 +78,6 @@ def test_hanging_programs_have_few_threads(crowd: Crowd):
     hung = [each for host in range(11) for each in crowd.ask(str(host), 6)]
     until(lambda: begun(hung) == 64, "as many requests as there are threads")
     (late,) = crowd.ask("late")
-    assert sum(each.name == "preview-worker" for each in threading.enumerate()) == 64
     assert begun([late]) == 0
     for each in [each for each in hung if each.begun.is_set()][:2]:
         each.released.set()

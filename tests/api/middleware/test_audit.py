@@ -15,8 +15,9 @@ from tests.contract.reference import ENDPOINTS, Endpoint
 from tests.contract.scene import Scene, is_ceremony
 from tests.contract.scenes import Outside, Scenes
 
-ASKS = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/auth/.*/(begin|options)$", endpoint.path)]
-"""Endpoints that are asked by POST for a mail or a challenge: nothing that a person would look for."""
+_ASKED = re.compile(r"/auth/.*/(begin|options)$|/previews/[^/]+/entries$")
+ASKS = [endpoint for endpoint in ENDPOINTS.values() if _ASKED.search(endpoint.path)]
+"""Endpoints that are asked by POST for a mail, a challenge or a link: nothing that a person would look for."""
 
 TYPED = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/terminals/.*/(input|size)$", endpoint.path)]
 """Requests for each key that somebody types; the audit has the terminal."""
