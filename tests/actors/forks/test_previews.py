@@ -34,9 +34,7 @@ class Site:
         host.engine = host.new_engine()
         host.engine.start()
         self.host, self.storage, self.clock = host, host.storage, PassingClock()
-        forks = Forks(
-            host.storage, host.providers, host.images, self.clock, lambda: host.settings, lambda: None
-        )
+        forks = Forks(host.storage, host.providers, host.images, self.clock, lambda: host.settings, lambda: None)
         self.previews = Previews(host.storage, forks, lambda: False)
 
     def build(self, serve: str = "sleep 1000", *, job: dict[str, Any] | None = None, **fields: Any) -> Build:
