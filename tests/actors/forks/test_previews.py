@@ -102,7 +102,7 @@ def test_its_time_ends(site: Site):
 
 @pytest.mark.parametrize("why", ["the organization has no credit left", "the budget of the API key"])
 def test_one_that_nobody_pays_for_sleeps(site: Site, why: str):
-    """What it has cost so far counts, also while somebody looks."""
+    """The cost so far counts, also while somebody looks."""
     storage, of, paid = site.storage, site.host.pipeline.organization_id, dict[str, int]()
     if "budget" in why:
         owner = storage.users.create("agent@example.org", "Agent")

@@ -74,7 +74,7 @@ def test_a_program_that_hangs_holds_up_itself_alone(crowd: Crowd):
 
 
 def test_hanging_programs_have_few_threads(crowd: Crowd):
-    """What waits is served in turns of previews, once there is a thread."""
+    """Waiting requests are served in turns of previews, once there is a thread."""
     hung = [each for host in range(11) for each in crowd.ask(str(host), 6)]
     until(lambda: begun(hung) == 64, "as many requests as there are threads")
     (late,) = crowd.ask("late")

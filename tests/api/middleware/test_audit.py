@@ -17,7 +17,7 @@ from tests.contract.scenes import Outside, Scenes
 
 _ASKED = re.compile(r"/auth/.*/(begin|options)$|/previews/[^/]+/entries$")
 ASKS = [endpoint for endpoint in ENDPOINTS.values() if _ASKED.search(endpoint.path)]
-"""Endpoints that are asked by POST for a mail, a challenge or a link: nothing that a person would look for."""
+"""Endpoints that are asked for a mail, a challenge or a link: nothing that a person would look for."""
 
 TYPED = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/terminals/.*/(input|size)$", endpoint.path)]
 """Requests for each key that somebody types; the audit has the terminal."""

@@ -45,7 +45,7 @@ def why_ended(world: World, *previews: Preview) -> list[str | None]:
     return [each.why_ended for each in found if each is not None]
 
 
-def test_everyone_sees_one_that_is_for_everyone_but_those_of_forks(world: World):
+def test_one_for_everyone_is_so_but_not_of_forks(world: World):
     """Strangers decide what those show."""
     everyone = PreviewSpec(8000, "serve", everyone=True)
     shown = [added(world), added(world, spec=everyone), added(world, spec=everyone, from_fork=True)]
