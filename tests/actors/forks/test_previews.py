@@ -91,10 +91,11 @@ def test_one_that_nobody_looks_at_sleeps(site: Site):
 
 
 def test_its_time_ends(site: Site):
+    """Also while somebody looks."""
     build = site.build()
-    site.look(build)
-    site.clock.advance(24 * 3600)
-    site.sleeps(build)
+    with site.previews.request(site.preview(build), 10):
+        site.clock.advance(24 * 3600)
+        site.sleeps(build)
     with pytest.raises(PreviewGone, match=previews.LATE):
         site.look(build)
     assert site.preview(build).why_ended == previews.LATE
@@ -142,6 +143,7 @@ def test_a_newer_build_of_its_branch_replaces_it(site: Site):
 def test_the_oldest_ends_when_its_disk_has_no_room(site: Site):
     builds = [site.build("cat page; sleep 1000", branch=each) for each in ("main", "next")]
     disks = [site.preview(each).disk for each in builds]
+    expire_kept_disks(site.storage, site.host.providers, RetentionSettings(), site.clock.now())  # it measures them
     sizes = [each.bytes or 0 for each in site.storage.snapshots.all() if each.name in disks]
     assert all(sizes)
     settings = replace(RetentionSettings(), kept_disks_gb=sum(sizes) / 2**30)
