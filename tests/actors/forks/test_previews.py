@@ -62,7 +62,7 @@ class Site:
 
     @property
     def vms(self) -> list[str]:
-        return self.host.provider.list()
+        return list(self.host.provider.list())
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_its_time_ends(site: Site):
 @pytest.mark.parametrize("why", ["the organization has no credit left", "the budget of the API key"])
 def test_one_that_nobody_pays_for_sleeps(site: Site, why: str):
     """The cost so far counts, also while somebody looks."""
-    storage, of, paid = site.storage, site.host.pipeline.organization_id, dict[str, int]()
+    storage, of, paid = site.storage, site.host.pipeline.organization_id, dict[str, Any]()
     if "budget" in why:
         owner = storage.users.create("agent@example.org", "Agent")
         key, _ = storage.tokens.create_api_key(owner.id, "agent", limits=TokenLimits(budget_cents=9))
