@@ -75,9 +75,8 @@ class PreviewSettings:
 
     url: str | None = setting(
         None,
-        "The address below which each preview has a host of its own, all of which lead to this service. It is best of"
-        " another domain than the service's. Without it there are previews only where people reach the service at"
-        " localhost.",
+        "The address below which each preview has a host of its own, all of which lead to this service, best of another"
+        " domain than the service's; without it there are previews only where people reach the service at localhost.",
         example="https://previews.example.net",
     )
     idle_seconds: int = setting(

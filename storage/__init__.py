@@ -215,6 +215,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from storage.records.leases import (
+        PREVIEW_OPENER,
         PROVIDERS,
         CacheEntry,
         ForkTerminal,
@@ -224,6 +225,8 @@ if TYPE_CHECKING:
         Lease,
         LeaseState,
         NewCacheEntry,
+        Preview,
+        PreviewState,
         ProviderName,
         Snapshot,
     )
@@ -273,7 +276,6 @@ if TYPE_CHECKING:
         TriggerState,
         Visibility,
     )
-    from storage.records.previews import PREVIEW_OPENER, Preview, PreviewState
     from storage.records.proofs import (
         MOST_RUNS,
         WHOLE_JOB,

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from functools import cached_property
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +21,6 @@ from waitress.server import TcpWSGIServer
 from api.errors.catalog import ApiError
 from api.errors.responses import ErrorHandlers
 from api.http.channel import MAX_HEADERS, Channel, HeldAnswers
-from api.http.preview_threads import PreviewThreads
 from api.http.slots import StreamSlots
 from api.http.workers import Callers, Workers
 from api.middleware.client_addresses import ClientAddresses
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from waitress.trigger import trigger
 
+    from api.http.preview_threads import PreviewThreads
     from api.http.workers import Task
     from api.settings import HttpSettings
 
@@ -101,7 +102,6 @@ class Listener(TcpWSGIServer):
         self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings, closing: threading.Event
     ) -> None:
         self.workers = Workers(settings.threads, self._read, self.pull_trigger)
-        self.previews = PreviewThreads()
         self.held = HeldAnswers()
         self.callers = Callers(ClientAddresses(settings.trusted_proxies))
         self.map: dict[int, Any] = {}
@@ -118,6 +118,13 @@ class Listener(TcpWSGIServer):
             sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
             bind_socket=False,
         )
+
+    @cached_property
+    def previews(self) -> PreviewThreads:
+        """The threads that serve previews."""
+        from api.http.preview_threads import PreviewThreads  # noqa: PLC0415 - many services have no previews
+
+        return PreviewThreads()
 
     def add_task(self, task: Task) -> None:  # type: ignore[override] # a Channel, which is one
         """Serve a request: one for a preview in threads of their own, so that it holds up no other."""

@@ -12,8 +12,7 @@ from storage.database.statements import Columns, Query, Write, first, insert_int
 from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import HoldRow, LeaseRow
 from storage.records.jobs import Shape
-from storage.records.leases import Hold, HoldEnd
-from storage.records.previews import PREVIEW_OPENER
+from storage.records.leases import PREVIEW_OPENER, Hold, HoldEnd
 
 if TYPE_CHECKING:
     from storage.billing.budgets import BudgetCharges

@@ -12,8 +12,7 @@ from storage.database.statements import Columns, Query, Write, first, insert_int
 from storage.models.builds import BuildRow, JobRow
 from storage.models.leases import HoldRow, PreviewRow, SnapshotRow
 from storage.models.source_hosts import BuildOriginRow
-from storage.records.leases import KeptDisk
-from storage.records.previews import Preview
+from storage.records.leases import KeptDisk, Preview
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

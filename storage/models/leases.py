@@ -10,9 +10,8 @@ from storage.models.builds import BuildRow, JobRow
 from storage.models.pipelines import PipelineRow
 from storage.models.row import InstantField, Row
 from storage.records.builds import Render, Rendered
-from storage.records.leases import CacheEntry, ForkTerminal, Hold, KeptDisk, Lease, Snapshot
+from storage.records.leases import CacheEntry, ForkTerminal, Hold, KeptDisk, Lease, Preview, Snapshot
 from storage.records.pipelines import Declaration
-from storage.records.previews import Preview
 
 
 class LeaseRow(Row, table="leases", record=Lease):

@@ -68,8 +68,8 @@ def test_another_code_is_a_page_to_a_browser(world: World):
     answered = world.anonymous.simulate_get("/docs/errors/<b>none", headers={"Accept": "text/html,*/*;q=0.8"})
     assert answered.status_code == 404
     assert "<h1>Not Found</h1>" in answered.text
-    assert 'no error has the code "<b>none"; /docs/errors lists them all' in text_of(answered.text)
-    assert error_catalog()["route_not_found"].remedy.replace("`", "") in text_of(answered.text)
+    assert "there is no page /docs/errors/<b>none" in text_of(answered.text)
+    assert error_catalog()["route_not_found"].remedy_on_pages.replace("`", "") in text_of(answered.text)
 
 
 @pytest.mark.parametrize("path", ["/docs/errors", "/docs/errors/busy"])

@@ -31,6 +31,7 @@ def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
         identity=replace(config.identity, rp_id=None, oidc={}),
         images=Config().images,
         incus=Config().incus,
+        previews=replace(config.previews, url=None),
         repositories=replace(config.repositories, ca_file=None, fork_provider=None),
         sandbox=replace(config.sandbox, base_image=None),
     )

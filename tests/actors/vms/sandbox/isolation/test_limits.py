@@ -227,6 +227,7 @@ def test_settings_of_version_2(tmp_path: Path) -> None:
     written = {path.name: path.read_text() for path in group.iterdir()}
     assert written == {
         "cpu.max": "300000 100000",
+        "cpu.weight": "100",
         "memory.max": str(1 << 30),
         "memory.swap.max": "0",
         "pids.max": "64",
