@@ -34,8 +34,8 @@ _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
 _USUAL_WEIGHT = 100
-_SHARES = 256
-"""The usual weight of a group in version 1: a quarter of the service's, which answers beside jobs."""
+_SHARES = 1024
+"""The usual weight in version 1, where each program of the host has as much: less starves VMs."""
 
 _OWN_WEIGHT = 400
 """The weight of the service's own group in version 2, for the same reason."""

@@ -55,7 +55,7 @@ def hierarchies(limits: VmLimits) -> list[Hierarchy]:
 
 
 def usual_weight(hierarchy: Hierarchy) -> int:
-    return 256 if hierarchy.version == 1 else 100  # 1024 is that of the service
+    return 1024 if hierarchy.version == 1 else 100
 
 
 def weights(limits: VmLimits, group: str) -> list[int]:

@@ -64,7 +64,7 @@ def weights(provider: SandboxProvider, part: str) -> set[int]:
     found = set()
     for each in provider.limits.hierarchies:
         if "cpu" in each.controllers:
-            file, usual = ("cpu.shares", 256) if each.version == 1 else ("cpu.weight", 100)
+            file, usual = ("cpu.shares", 1024) if each.version == 1 else ("cpu.weight", 100)
             found.add(round(int((each.folder(provider.group_name(part)) / file).read_text()) * 100 / usual))
     return found
 
