@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from actors.builds.adding import has_credit
 from actors.messages import Drain, PollStorage, ProverMessage
 from actors.supervision import Supervised
+from actors.vms.provider import VmError
 from storage import MICRO_CENTS, immutable, price
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ class Prover(Supervised[ProverMessage | _Ended, _Run]):
 
     def on_task_error(self, task: _Run, error: Exception) -> None:
         """Try the run again after a pause; after the third error the proof stops."""
-        super().on_task_error(task, error)
+        if isinstance(error, VmError):
+            self.log.warning("%s has no VM: %s", task, error)
+        else:
+            super().on_task_error(task, error)
         self._forget(task)
         self._pause()
         self._failures[task.proof.id] += 1

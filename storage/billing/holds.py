@@ -142,7 +142,9 @@ class Holds:
 
         A hold that starts in the future counts as over: the clock was set back, so it would last too long.
         """
-        return self._over.all(now=self._database.now())
+        found = self._over.all(now=self._database.now())
+        now = self._database.now()  # once more: a hold that began while the query waited is not in the future
+        return [hold for hold in found if to_micros(hold.until) <= now or to_micros(hold.started_at) > now]
 
     def by_id(self, hold_id: int) -> Hold | None:
         """Return a hold, also one that has ended."""

@@ -89,7 +89,7 @@ class Terminal:
         self._ours = os.open(_MULTIPLEXER, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         self._theirs = -1
         self._waiting = b""
-        self._rests_until = 0.0
+        self._rests_until: float | None = None
         try:
             fcntl.ioctl(self._ours, _SET_LOCK, struct.pack("i", 0))
             self._theirs = fcntl.ioctl(self._ours, _OPEN_PEER, os.O_RDWR | os.O_NOCTTY)
@@ -110,15 +110,16 @@ class Terminal:
         """
         if self.exit_code is None:
             yield self._end, select.POLLIN
-            taking = reading and self.milliseconds_left is None
+            if self._rests_until is not None and self._rests_until <= uptime():
+                self._rests_until = None  # here alone, so that who does not poll for output has a time to wait for
+            taking = reading and self._rests_until is None
             if events := (select.POLLIN if taking else 0) | (select.POLLOUT if self._waiting else 0):
                 yield self._ours, events
 
     @property
     def milliseconds_left(self) -> float | None:
         """The time until more output is taken; None if it is taken now."""
-        left = self._rests_until - uptime()
-        return left * 1000 + 1 if left > 0 else None
+        return None if self._rests_until is None else max(0.0, (self._rests_until - uptime()) * 1000 + 1)
 
     @property
     def result(self) -> bytes:
@@ -178,7 +179,7 @@ class Terminal:
         while left > 0 and (count := self._keep_output()):
             left -= count
         self._close()
-        self._waiting, self._end = b"", -1
+        self._waiting, self._end, self._rests_until = b"", -1, None
         self.exit_code = code if code >= 0 else 128 - code
 
     def _close(self) -> None:

@@ -182,13 +182,13 @@ def test_a_terminal_ends_when_nobody_types(daemon: Daemon, pipeline: Pipeline, c
     build.finish()
     terminal = ApiTerminal.opened(client, job_of(build, "only"))
     terminal.shows("# ")
-    soon = "strftime('%s', 'now') * 1000000"
+    soon = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
     run_sql(daemon.state, f"UPDATE holds SET until = {soon} + 3000000 WHERE finished_at IS NULL")
     terminal.type("echo $((6*7))\r")
     terminal.shows("42\r\n")
     left = datetime.fromisoformat(client.get(terminal.path)["until"]) - datetime.now(UTC)
     assert timedelta(minutes=29) < left <= timedelta(minutes=30)
-    run_sql(daemon.state, f"UPDATE holds SET until = {soon} WHERE finished_at IS NULL")
+    run_sql(daemon.state, "UPDATE holds SET until = started_at WHERE finished_at IS NULL")
     assert "nobody has typed" in terminal.ends("end", seconds=10)["why"]
     late = client.request("POST", f"{terminal.path}/input", json={"at": 0, "data": "bHM="})
     assert late.json()["error"]["code"] == "terminal_ended"

@@ -31,6 +31,22 @@ WAITS = "SELECT uuid FROM leases WHERE state = 'parked' AND image IS NOT NULL"
 RENDERED = "SELECT builds.number FROM leases JOIN builds ON builds.id = leases.build_id WHERE leases.uuid = :vm"
 
 
+@pytest.fixture(scope="module")
+def one_client(daemon: Daemon) -> Client:
+    """A user for the module: organizations would take turns with the VM that waits."""
+    return Client.create(daemon, "waits@example.org")
+
+
+@pytest.fixture
+def client(one_client: Client) -> Client:
+    return one_client
+
+
+@pytest.fixture
+def pipeline(client: Client) -> Pipeline:
+    return client.pipeline(f"demo {next(_numbers)}")
+
+
 @pytest.fixture(autouse=True)
 def resumed(daemon: Daemon) -> Iterator[None]:
     """Resume the host after each test."""

@@ -105,7 +105,11 @@ def test_python_in_the_same_words_knows_what_is_built(client: Client):
 def test_mistakes_of_python_have_their_lines(pipeline: Pipeline):
     wrong = f"{IN_PYTHON}    job('bad', imge='x', run='y')\n"
     message = rejected(pipeline, archive({".hm/py.py": wrong}))
-    assert message == '.hm/py.py:8:5: jobs.bad.imge: unknown key "imge": did you mean "image"?'
+    assert message.splitlines() == [
+        '.hm/py.py:8:5: jobs.bad.imge: unknown key "imge": did you mean "image"?',
+        "  8 |     job('bad', imge='x', run='y')",
+        "    |     ^",
+    ]
 
 
 def test_all_mistakes_reject_the_build(pipeline: Pipeline):

@@ -106,6 +106,14 @@ def test_a_hold_ends_in_time_or_if_the_clock_is_set_back(world: World, job: Job)
     assert debits(world)[-1] == ("web #1 step, held", 0)
 
 
+def test_a_hold_that_begins_during_a_look_is_not_over(world: World, job: Job, monkeypatch: pytest.MonkeyPatch):
+    """A look reads the clock, and then waits for the transaction in which the hold begins."""
+    held = hold(world, job)
+    readings, now = iter([held.started_at - timedelta(milliseconds=1)]), world.clock.now
+    monkeypatch.setattr(world.clock, "now", lambda: next(readings, None) or now())
+    assert world.storage.holds.over() == []
+
+
 def test_a_shortened_hold_is_charged_up_to_the_request(world: World, job: Job):
     """However late its VM ends."""
     held = hold(world, job)
