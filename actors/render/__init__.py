@@ -8,7 +8,7 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.render.archive_reading import is_yaml_name
-    from actors.render.discovery import discover, render_archive
+    from actors.render.discovery import ArchiveRenderer, SourceArchive
     from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
     from actors.render.guest.load import in_folder
     from actors.render.mistakes import FileMistake, parts_of, without_excerpts

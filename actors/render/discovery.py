@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,17 +19,17 @@ from actors.render.recording import cache_name, keep
 from actors.render.vm import VmWanted, disk_limited, loaded_vm
 from actors.render.yaml_files import ArchiveSource, nowhere
 from actors.scheduling.parked_vms import ParkedConnections
+from storage import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import ExitStack
     from pathlib import Path
 
     from actors.ir import Built
     from actors.parts import VmParts
     from actors.render.vm import RenderVm, WaitingVm
     from actors.render.yaml_files import FoundFiles
-    from actors.settings import EngineSettings, RenderSettings
+    from actors.settings import RenderSettings
     from storage import Clock, Lease, Rendered, Shape, Storage
 
 
@@ -81,135 +82,116 @@ class Discovery:
     ) -> Envelope:
         """Return the pipelines that an archive declares, as `discover` does. Raises RenderFailed and VmError."""
         image = self._images.resolve(None)
+        renderer = ArchiveRenderer(
+            self._storage,
+            self._providers.named(self._choice.of_archive(organization, image, from_fork=from_fork)),
+            self._images,
+            self._clock,
+            self._live_settings.now.render,
+            self._live_settings.now.jobs.min_free_bytes,
+            waiting=self._waiting,
+        )
+        others = partial(self._job_files.find, organization, strangers=from_fork)
         try:
-            return discover(
-                self._storage,
-                self._providers.named(self._choice.of_archive(organization, image, from_fork=from_fork)),
-                self._images,
-                self._clock,
-                self._live_settings.now,
-                organization=organization,
-                slug=slug,
-                archive=archive,
-                leaving=leaving,
-                waiting=self._waiting,
-                others=partial(self._job_files.find, organization, strangers=from_fork),
-            )
+            return renderer.discover(SourceArchive(organization, slug, archive, others=others), leaving)
         finally:
             self._renders.post(ArchiveRendered())
 
 
-def discover(
-    storage: Storage,
-    provider: vms.Provider,
-    images: vms.Images,
-    clock: Clock,
-    settings: EngineSettings,
-    *,
-    organization: str,
-    slug: str,
-    archive: bytes,
-    leaving: ExitStack,
-    built: Built | None = None,
-    claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
-    connections: ParkedConnections | None = None,
-    waiting: WaitingVm | None = None,
-    others: Callable[[Sequence[str]], FoundFiles] = nowhere,
-) -> Envelope:
-    """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
+@immutable
+class SourceArchive:
+    """An archive of a repository, and the organization and slug of the pipeline that it is rendered for.
 
-    The result is cached, so a build of the new pipeline is not rendered again. An archive that is not in the cache is
-    rendered in the ``waiting`` VM, in a parked one from ``claim_parked``, whose connection is in ``connections``, or in
-    a new one. Files are told what is ``built``. ``leaving`` destroys that VM. Raises RenderFailed and VmError.
+    Its files are told what is ``built``, and may use ``others``.
     """
-    image = images.resolve(None)
-    with storage.sources.passing(archive) as (path, manifest):
-        name = cache_name(organization, slug, path, images, image)
-        rendered = storage.renders.cached(name)
-        if rendered is None:
-            rendered = render_archive(
-                storage,
-                provider,
-                clock,
-                settings.render,
-                min_free=settings.jobs.min_free_bytes,
-                image=image,
-                archive=path,
-                manifest=manifest,
-                organization=organization,
-                slug=slug,
-                leaving=leaving,
-                built=built,
-                claim_parked=claim_parked,
-                connections=connections,
-                waiting=waiting,
-                others=others,
-            )
-            keep(storage, clock, settings.render.cache_seconds, name, rendered)
-    return Envelope.parse(rendered.envelope)
+
+    organization: str
+    slug: str
+    content: bytes = field(repr=False)
+    built: Built | None = None
+    others: Callable[[Sequence[str]], FoundFiles] = nowhere
 
 
-def render_archive(
-    storage: Storage,
-    provider: vms.Provider,
-    clock: Clock,
-    settings: RenderSettings,
-    *,
-    min_free: int,
-    image: str,
-    archive: Path,
-    manifest: Path,
-    organization: str,
-    slug: str,
-    leaving: ExitStack,
-    built: Built | None = None,
-    claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None,
-    connections: ParkedConnections | None = None,
-    waiting: WaitingVm | None = None,
-    others: Callable[[Sequence[str]], FoundFiles] = nowhere,
-) -> Rendered:
-    """Render an archive's pipeline files, as `discover` does; write its manifest. Needs no actor.
+@immutable
+class ArchiveRenderer:
+    """Renders archives without a build, in VMs of a provider. Needs no actor.
 
-    YAML files are read on the host. For others the archive is unpacked into a VM over SSH, and ``leaving`` destroys the
-    VM, which takes time. Raises RenderFailed and VmError.
+    It takes the ``waiting`` VM, or the parked one that ``claim_parked`` returns and whose connection is in
+    ``connections``, or makes one. ``min_free`` bytes of the host's disk stay free.
     """
-    room = settings.shape.disk_gb * 2**30
-    now = clock.now().timestamp()
-    files = ArchiveSource(storage.confinement, organization, archive, manifest, room, now, others).read()
-    if files.alone:
-        return files.rendered()
-    wanted = VmWanted(provider.name, image, settings)
-    vm = _waiting_vm(storage, waiting, wanted, organization)
-    if vm is None:
-        claimed = claim_parked(image, settings.shape)
-        vm = _new_vm(storage, provider, clock, claimed, connections or ParkedConnections(), wanted)
-    leaving.callback(vm.close)
-    with disk_limited(storage, provider, vm.lease, vm.link, HostDisk(), min_free=min_free):
-        now, seconds = int(clock.now().timestamp()), settings.fetch_timeout
-        vms.update_workspace(vm.link.connected(), archive, manifest, time=now, timeout=seconds)
-        return files.with_others(vm.loader.load(organization, slug, built))
 
+    storage: Storage
+    provider: vms.Provider
+    images: vms.Images
+    clock: Clock
+    settings: RenderSettings
+    min_free: int
+    waiting: WaitingVm | None = None
+    claim_parked: Callable[[str, Shape], Lease | None] = lambda _image, _shape: None
+    connections: ParkedConnections = field(default_factory=ParkedConnections)
 
-def _waiting_vm(storage: Storage, waiting: WaitingVm | None, wanted: VmWanted, organization: str) -> RenderVm | None:
-    """Return the VM that waits with the DSL loaded, if it is as wanted."""
-    of = storage.organizations.by_slug(organization)
-    vm = None if waiting is None else waiting.take(wanted, 0 if of is None else of.id)
-    if vm is not None and storage.leases.assign_preview(vm.lease.id, wanted.image, wanted.settings.shape) is None:
-        vm.close()  # its lease was ended
-        return None
-    return vm
+    def discover(self, source: SourceArchive, leaving: ExitStack) -> Envelope:
+        """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
+        The result is cached, so a build of the new pipeline is not rendered again. ``leaving`` destroys the VM. Raises
+        RenderFailed and VmError.
+        """
+        image = self.images.resolve(None)
+        with self.storage.sources.passing(source.content) as (path, manifest):
+            name = cache_name(source.organization, source.slug, path, self.images, image)
+            rendered = self.storage.renders.cached(name)
+            if rendered is None:
+                rendered = self._rendered(source, path, manifest, image, leaving)
+                keep(self.storage, self.clock, self.settings.cache_seconds, name, rendered)
+        return Envelope.parse(rendered.envelope)
 
-def _new_vm(
-    storage: Storage,
-    provider: vms.Provider,
-    clock: Clock,
-    claimed: Lease | None,
-    connections: ParkedConnections,
-    wanted: VmWanted,
-) -> RenderVm:
-    """Attach the disk to the parked VM that is claimed, or make one, and start to load the DSL."""
-    image, shape = wanted.image, wanted.settings.shape
-    lease = claimed or storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, shape)
-    link = VmConnection(provider, clock, lease.uuid)
-    return loaded_vm(storage, provider, connections, wanted.settings, lease, link)
+    def render(self, source: SourceArchive) -> Envelope:
+        """Return the pipelines that an archive declares, whatever is cached. Raises RenderFailed and VmError."""
+        with self.storage.sources.passing(source.content) as (path, manifest), ExitStack() as leaving:
+            rendered = self._rendered(source, path, manifest, self.images.resolve(None), leaving)
+        return Envelope.parse(rendered.envelope)
+
+    def _rendered(
+        self, source: SourceArchive, archive: Path, manifest: Path, image: str, leaving: ExitStack
+    ) -> Rendered:
+        """Render the files of an archive and write its manifest.
+
+        YAML files are read on the host. For others the archive is unpacked into a VM over SSH, and ``leaving`` destroys
+        the VM, which takes time.
+        """
+        room = self.settings.shape.disk_gb * 2**30
+        now = self.clock.now().timestamp()
+        files = ArchiveSource(
+            self.storage.confinement, source.organization, archive, manifest, room, now, source.others
+        ).read()
+        if files.alone:
+            return files.rendered()
+        vm = self._vm(source.organization, VmWanted(self.provider.name, image, self.settings))
+        leaving.callback(vm.close)
+        with disk_limited(self.storage, self.provider, vm.lease, vm.link, HostDisk(), min_free=self.min_free):
+            time, seconds = int(self.clock.now().timestamp()), self.settings.fetch_timeout
+            vms.update_workspace(vm.link.connected(), archive, manifest, time=time, timeout=seconds)
+            return files.with_others(vm.loader.load(source.organization, source.slug, source.built))
+
+    def _vm(self, organization: str, wanted: VmWanted) -> RenderVm:
+        """Return a VM in which the DSL is loaded, or being loaded."""
+        return self._waiting_vm(organization, wanted) or self._new_vm(wanted)
+
+    def _waiting_vm(self, organization: str, wanted: VmWanted) -> RenderVm | None:
+        """Return the VM that waits with the DSL loaded, if it is as wanted."""
+        of = self.storage.organizations.by_slug(organization)
+        vm = None if self.waiting is None else self.waiting.take(wanted, 0 if of is None else of.id)
+        leases = self.storage.leases
+        if vm is not None and leases.assign_preview(vm.lease.id, wanted.image, wanted.settings.shape) is None:
+            vm.close()  # its lease was ended
+            return None
+        return vm
+
+    def _new_vm(self, wanted: VmWanted) -> RenderVm:
+        """Attach the disk to the parked VM that is claimed, or make one, and start to load the DSL."""
+        image, shape, leases = wanted.image, wanted.settings.shape, self.storage.leases
+        lease = self.claim_parked(image, shape) or leases.reserve_unclaimed(
+            str(uuid.uuid4()), self.provider.name, image, shape
+        )
+        link = VmConnection(self.provider, self.clock, lease.uuid)
+        return loaded_vm(self.storage, self.provider, self.connections, wanted.settings, lease, link)

@@ -130,7 +130,7 @@ class LocalRun:
 
     def _declared(self, archive: Archive, built: ir.Built, begin: Callable[[], None]) -> render.DeclaredPipeline:
         """Return the pipeline that the archive declares; call ``begin`` once a VM renders it, or after that."""
-        request, _ = self.request, render.discover  # its imports first: only the render then waits for its VM
+        request, _ = self.request, render.ArchiveRenderer  # its imports first: only the render then waits for its VM
         self.service.prepare()
         try:
             envelope = self.service.discover(request.pipeline, archive.data, built=built, meanwhile=begin)

@@ -151,22 +151,19 @@ class LocalService:
             meanwhile()
             return claimed
 
+        renderer = render.ArchiveRenderer(
+            self.storage,
+            self._host,
+            self.images,
+            self._clock,
+            self._settings.render,
+            self._settings.jobs.min_free_bytes,
+            claim_parked=claim,
+            connections=self._first_vm.connections,
+        )
         leaving = ExitStack()
         try:
-            return render.discover(
-                self.storage,
-                self._host,
-                self.images,
-                self._clock,
-                self._settings,
-                organization=organization,
-                slug=slug,
-                archive=archive,
-                built=built,
-                leaving=leaving,
-                claim_parked=claim,
-                connections=self._first_vm.connections,
-            )
+            return renderer.discover(render.SourceArchive(organization, slug, archive, built), leaving)
         finally:
             self._left = self._parking.submit(leaving.close)
 

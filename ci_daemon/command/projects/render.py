@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -67,23 +66,7 @@ def _on_box(session: Session, tree: Path, pipeline: str | None, org: str, built:
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
     provider = open_providers(session.state_dir, config, images, clock).named(config.pool.provider)
-    with (
-        session.storage() as storage,
-        storage.sources.passing(source.data) as (archive, manifest),
-        ExitStack() as leaving,
-    ):
-        rendered = rendering.render_archive(
-            storage,
-            provider,
-            clock,
-            config.render,
-            min_free=config.jobs.min_free_bytes,
-            image=images.resolve(None),
-            archive=archive,
-            manifest=manifest,
-            organization=org,
-            slug=pipeline or submission.default_slug(tree),
-            leaving=leaving,
-            built=built,
-        )
-    return rendering.Envelope.parse(rendered.envelope)
+    archive = rendering.SourceArchive(org, pipeline or submission.default_slug(tree), source.data, built)
+    with session.storage() as storage:
+        min_free = config.jobs.min_free_bytes
+        return rendering.ArchiveRenderer(storage, provider, images, clock, config.render, min_free).render(archive)

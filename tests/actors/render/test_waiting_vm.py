@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.parts import VmParts
-from actors.render.discovery import discover
+from actors.render.discovery import ArchiveRenderer, SourceArchive
 from actors.render.vm import RenderVm, VmWanted, WaitingVm
 from actors.settings import EngineSettings, LiveSettings
 from actors.vms import update_workspace, write_source_manifest_confined
@@ -100,20 +100,17 @@ def test_an_archive_without_a_build_is_rendered_in_it(waiting: Waiting, host: Ho
     name = waiting.make()
     if is_lost:
         host.storage.leases.end(host.storage.leases.live()[0].id)
-    archive = pipeline_file(HELLO)
+    renderer = ArchiveRenderer(
+        host.storage,
+        host.provider,
+        host.images,
+        waiting.clock,
+        host.settings.render,
+        host.settings.jobs.min_free_bytes,
+        waiting=waiting.vm,
+    )
     with ExitStack() as leaving:
-        envelope = discover(
-            host.storage,
-            host.provider,
-            host.images,
-            waiting.clock,
-            host.settings,
-            organization="acme",
-            slug="web",
-            archive=archive,
-            leaving=leaving,
-            waiting=waiting.vm,
-        )
+        envelope = renderer.discover(SourceArchive("acme", "web", pipeline_file(HELLO)), leaving)
         assert [each.slug for each in envelope.pipelines] == ["demo"]
         (lease,) = host.storage.leases.live()
         assert (lease.uuid == name) is not is_lost
