@@ -73,12 +73,16 @@ class Fault:
 
 @dataclass
 class Installation:
-    """An installation of the app, with its repositories as GitHub describes them."""
+    """An installation of the app, with its repositories as GitHub describes them.
+
+    ``contents`` is its right to what the repositories contain.
+    """
 
     id: int
     account: dict[str, Any]
     repositories: list[dict[str, Any]] = field(default_factory=list)
     suspended: bool = False
+    contents: str = "write"
 
     def add(self, repository_id: int, full_name: str, clone_url: str, *, private: bool = False) -> dict[str, Any]:
         """Give the installation a repository."""
@@ -154,6 +158,11 @@ class GithubServer:
         made = self.installations[number] = Installation(number, {"id": account_id, "login": login, "type": kind})
         return made
 
+    def may_push(self, token: str) -> bool:
+        """Tell whether git may push with a token, which is for pushes alone."""
+        rights = self.tokens[token][1] if token in self.tokens else {}
+        return bool(rights.get("permissions") == {"contents": "write"})
+
     def answer(self, method: str, path: str, body: Any, authorization: str) -> tuple[int, Any]:
         """Return the status and body of the answer to a request that is as described."""
         token = authorization.partition(" ")[2]
@@ -207,6 +216,9 @@ class GithubServer:
             return 200, {"id": installation.id, "account": installation.account, "suspended_at": suspended}
         if installation.suspended:
             return 403, {"message": "This installation has been suspended"}
+        asked = (body or {}).get("permissions", {})
+        if (asked.get("contents"), installation.contents) == ("write", "read"):
+            return 422, {"message": "The permissions requested are not granted to this installation."}
         made = f"ghs_{secrets.token_hex(18)}"
         self.tokens[made] = installation.id, body or {}
         return 201, {"token": made, "expires_at": f"{self.now + self.lifetime:%Y-%m-%dT%H:%M:%SZ}"}

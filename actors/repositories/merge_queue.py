@@ -13,6 +13,7 @@ from actors.repositories.fetching.git import CommitRefused
 from actors.repositories.fetching.mirror import PushRefused
 from actors.repositories.merging import Merge
 from actors.repositories.packing.packing import Extras, pack_commit
+from actors.source_hosts.host import HostError
 from storage import (
     BuildState,
     MergeState,
@@ -224,7 +225,7 @@ class MergeQueue:
                 self._end(entry, MergeState.LEFT, "its pull request is not open any more, or has another target")
                 return True
         try:
-            if not line.work.push(f"{_HEADS}{line.target}", old=tip, new=merge):
+            if not self._push(line, merge, tip):
                 why = f"{line.target} moved as {entry.name} was to land: its merge is built anew"
                 self._storage.repository_checks.put_off(line.repository, why)
                 return False
@@ -233,6 +234,17 @@ class MergeQueue:
             return True
         self._landed(entry)
         return True
+
+    def _push(self, line: _Line, merge: str, tip: str) -> bool:
+        """Move the target to a merge; False if it has moved. Raises PushRefused, GitError and HostError."""
+        ref = f"{_HEADS}{line.target}"
+        try:
+            credential = self._hosts[line.repository.provider].push_credential(line.repository)
+        except HostError as error:
+            if error.final:
+                raise PushRefused(ref, error) from error
+            raise
+        return line.work.push(ref, old=tip, new=merge, credential=credential)
 
     def _landed(self, entry: QueuedMerge) -> None:
         self._end(entry, MergeState.LANDED, f"{entry.target} has it as {entry.merge_commit}")

@@ -206,6 +206,10 @@ class ForgeHost:
         """Return the token, which reads any repository that it is for. Raises HostError."""
         return self._token(repository).git_credential
 
+    def push_credential(self, repository: Repository) -> GitCredential | None:
+        """Return the token, whose right to push is its owner's to give. Raises HostError."""
+        return self.credential(repository)
+
     def renew_credential(self, repository: Repository) -> bool:
         """Return False: another token is given by connecting again."""
         return False

@@ -271,8 +271,11 @@ class SourceHost(Protocol):
     def credential(self, repository: Repository) -> GitCredential | DeployKey | None:
         """Return what a fetch needs; None for a public repository. It blocks. Raises HostError."""
 
+    def push_credential(self, repository: Repository) -> GitCredential | DeployKey | None:
+        """Return what a push needs. It blocks. Raises HostError, a final one if the service may not push."""
+
     def renew_credential(self, repository: Repository) -> bool:
-        """Drop the refused credential; True if `credential` returns another one from now on."""
+        """Drop the refused credentials; True if another one is returned from now on."""
 
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository, by the host. It blocks. Raises HostError."""

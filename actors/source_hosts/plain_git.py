@@ -64,6 +64,10 @@ class PlainGit:
         """Return the password or deploy key that the repository was given. Raises SealBroken."""
         return self._storage.repository_credentials.of(repository)
 
+    def push_credential(self, repository: Repository) -> GitCredential | DeployKey | None:
+        """Return that of fetches, whose right to push is its owner's to give."""
+        return self.credential(repository)
+
     def renew_credential(self, repository: Repository) -> bool:
         """Return False: only the owner can give another."""
         return False

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -78,6 +78,14 @@ class LocalHost:
     revoked: set[str] = field(default_factory=set)
     """The passwords that git is refused with."""
 
+    public: bool = False
+    """True if anybody may fetch."""
+
+    may_push: Callable[[str], bool] = lambda _password: False
+    """Tells whether git may push with a password."""
+
+    pushed_with: list[str] = field(default_factory=list)
+
     def network(self, *networks: str) -> HostNetwork:
         """Return where this host is trusted; these networks are allowed, too."""
         return HostNetwork(networks_of(networks), self.ca_file, ManualClock())
@@ -133,10 +141,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _git(self, path: str, query: str, body: bytes) -> None:
         given = self.headers.get("Authorization")
         password = None if given is None else b64decode(given.removeprefix("Basic ")).decode().partition(":")[2]
-        if password is None or password in self.local.revoked:
+        pushes = "git-receive-pack" in (path.rpartition("/")[2], query.removeprefix("service="))
+        if password in self.local.revoked or (password is None and (pushes or not self.local.public)):
             self._send(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
             return
-        self.local.git_passwords.add(password)
+        if password is not None:
+            self.local.git_passwords.add(password)
+        if pushes:
+            if not self.local.may_push(str(password)):
+                self._send(403, {}, b"remote: You are not allowed to push code to this project.")
+                return
+            self.local.pushed_with.append(str(password))
         environ = {
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": str(self.local.folder),
@@ -147,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             "PATH_INFO": unquote(path),
             "QUERY_STRING": query,
             "REQUEST_METHOD": self.command,
+            "REMOTE_USER": "somebody",
             "CONTENT_TYPE": self.headers.get("Content-Type", ""),
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),

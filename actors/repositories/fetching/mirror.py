@@ -76,6 +76,10 @@ _REFUSED = (
 class PushRefused(GitError):
     """The remote takes no push from the credential, or not this one; another attempt would not help."""
 
+    def __init__(self, ref: str, why: object) -> None:
+        advice = "give the token or deploy key the right to push there, then add it again"
+        super().__init__(f"the host refuses the push to {ref}: {advice} ({why})")
+
 
 @immutable
 class Heads:
@@ -222,22 +226,22 @@ class Mirror:
             (other.path / "objects" / "info" / "alternates").write_text(f"{self.path / 'objects'}\n")
             yield other
 
-    def push(self, ref: str, *, old: str, new: str) -> bool:
+    def push(self, ref: str, *, old: str, new: str, credential: Credential | None) -> bool:
         """Move a ref of the repository from one commit to a later one; False if it is not at the old one.
 
-        The server compares as it moves, so nothing else can be lost or come between. Raises PushRefused and GitError.
+        The server compares as it moves, so nothing else can be lost or come between. ``credential`` is the one for
+        pushes. Raises PushRefused and GitError.
         """
-        lease = f"--force-with-lease={ref}:{old}"
+        arguments = ("push", "--no-verify", f"--force-with-lease={ref}:{old}", "--", self._url, f"{new}:{ref}")
         try:
-            self._ask("push", "--no-verify", lease, "--", self._url, f"{new}:{ref}", at=self.path)
+            self.git.fetch(*arguments, at=self.path, seconds=self.seconds, credential=credential)
         except AccessRefused:
             raise
         except GitError as error:
             if any(each in str(error) for each in _MOVED):
                 return False
             if any(each in str(error).lower() for each in _REFUSED):
-                advice = "give the token or deploy key the right to push there, then add it again"
-                raise PushRefused(f"the host refuses the push to {ref}: {advice} ({error})") from error
+                raise PushRefused(ref, error) from error
             raise
         return True
 

@@ -258,6 +258,10 @@ class Bitbucket:
         """Return the access token. Raises HostError."""
         return GitCredential("x-token-auth", self._token(repository))
 
+    def push_credential(self, repository: Repository) -> GitCredential | None:
+        """Return the access token, whose right to push is the consumer's. Raises HostError."""
+        return self.credential(repository)
+
     def renew_credential(self, repository: Repository) -> bool:
         """Return False: an access that was revoked disconnects the workspace."""
         return False

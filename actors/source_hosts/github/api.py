@@ -40,7 +40,8 @@ _MARGIN = timedelta(minutes=1)
 _OTHER_CLOCK = timedelta(seconds=30)
 """The least difference between two clocks that explains why GitHub refuses the app."""
 
-_FETCH_RIGHTS = {"contents": "read"}
+_FETCH, _PUSH = "read", "write"
+"""The rights to contents that tokens for git have."""
 
 _MOST_BYTES = 16 * 2**20
 _MOST_REDIRECTS = 3
@@ -86,6 +87,14 @@ class _Token:
     expires_at: datetime
 
 
+@immutable
+class _OneRepository:
+    """The repository that a token is for alone, and its right to the contents."""
+
+    id: str
+    contents: str
+
+
 class GithubApi:
     """GitHub's REST API. It blocks, and is safe in any thread. Every method raises HostError.
 
@@ -100,7 +109,7 @@ class GithubApi:
         self._settings = settings
         self._clock = HostClock(clock)
         self._lock = threading.Lock()
-        self._tokens: dict[tuple[str, str | None], _Token] = {}
+        self._tokens: dict[tuple[str, _OneRepository | None], _Token] = {}
         self._pauses: dict[str, datetime] = {}
 
     def as_app(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
@@ -129,21 +138,31 @@ class GithubApi:
 
     def fetch_token(self, installation_id: str, repository_id: str) -> str:
         """Return a token that can read the contents of one repository, and nothing else."""
-        return self._token(installation_id, repository_id)
+        return self._token(installation_id, _OneRepository(repository_id, _FETCH))
 
-    def drop_fetch_tokens(self, repository_id: str) -> None:
-        """Keep no token for the contents of a repository."""
+    def push_token(self, installation_id: str, repository_id: str) -> str:
+        """Return a token that can read and write the contents of one repository, and nothing else."""
+        return self._token(installation_id, _OneRepository(repository_id, _PUSH))
+
+    def drop_git_tokens(self, repository_id: str) -> bool:
+        """Keep no token for the contents of a repository; tell whether there was one."""
         with self._lock:
-            self._tokens = {key: token for key, token in self._tokens.items() if key[1] != repository_id}
+            known = len(self._tokens)
+            self._tokens = {
+                (account, only): token
+                for (account, only), token in self._tokens.items()
+                if only is None or only.id != repository_id
+            }
+            return len(self._tokens) < known
 
-    def _token(self, installation_id: str, repository_id: str | None) -> str:
-        key = installation_id, repository_id
+    def _token(self, installation_id: str, only: _OneRepository | None) -> str:
+        key = installation_id, only
         with self._lock:  # so that two threads do not both ask for one
             kept = self._tokens.get(key)
             if kept is None or kept.expires_at - _RENEWED_BEFORE <= self._clock.now():
                 body = None  # all that the account has granted
-                if repository_id is not None:
-                    body = {"permissions": _FETCH_RIGHTS, "repository_ids": [int(repository_id)]}
+                if only is not None:
+                    body = {"permissions": {"contents": only.contents}, "repository_ids": [int(only.id)]}
                 path = f"/app/installations/{int(installation_id)}/access_tokens"
                 made = self._as_app(installation_id, "POST", path, body)
                 kept = _Token(made["token"], datetime.fromisoformat(made["expires_at"]))

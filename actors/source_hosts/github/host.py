@@ -123,10 +123,21 @@ class Github:
         connection = self._connection(repository)
         return GitCredential("x-access-token", self._api.fetch_token(connection.remote_id, str(repository.remote_id)))
 
+    def push_credential(self, repository: Repository) -> GitCredential | None:
+        """Return a token that writes to this repository alone, for an hour at most. Raises HostError."""
+        connection = self._connection(repository)
+        try:
+            token = self._api.push_token(connection.remote_id, str(repository.remote_id))
+        except HostError as error:
+            if error.final:
+                advice = "set the app's permission Contents to read and write, and accept it for the installation"
+                raise HostError(f"{advice}: {error}", final=True) from error
+            raise
+        return GitCredential("x-access-token", token)
+
     def renew_credential(self, repository: Repository) -> bool:
-        """Let the next fetch take a new token: the last one was revoked before its time."""
-        self._api.drop_fetch_tokens(str(repository.remote_id))
-        return repository.private
+        """Let the next fetch or push take a new token: the last one was revoked before its time."""
+        return self._api.drop_git_tokens(str(repository.remote_id)) or repository.private
 
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository. Raises HostError."""

@@ -12,20 +12,22 @@ import pytest
 from actors.render.envelope import DeclaredPipeline, Envelope
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.fetching.mirror import Mirror
+from actors.repositories.settings import RepositorySettings
 from actors.source_hosts.host import FOUND_OPEN, PullRequest
 from storage import Build, BuildState, MergeState, NewBuild, NewMerge, NewOrigin, OriginEvent, QueuedMerge
 from tests.actors.repositories.test_merged_pull_requests import Merging
 from tests.e2e.pipelines import one
 from tests.records import new_job
 
+_DEFAULTS = RepositorySettings()
 PULL_REQUESTS: tuple[Any, ...] = ({"event": "pull_request", "branches": ["main"]},)
 
 
 class Queue(Merging):
     """A repository with branches that are queued; its pipeline is known without a VM."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, repositories: RepositorySettings = _DEFAULTS) -> None:
+        super().__init__(folder, repositories)
         self.triggers = PULL_REQUESTS
 
     def declared(self, *_: object, **__: object) -> Envelope:
@@ -162,10 +164,10 @@ def test_a_push_that_comes_between_is_not_lost(queue: Queue, monkeypatch: pytest
     queue.end(a)
     push, moved = Mirror.push, []
 
-    def late(mirror: Mirror, ref: str, *, old: str, new: str) -> bool:
+    def late(*arguments: Any, **named: Any) -> bool:
         moved.append(queue.move(other="1"))
         monkeypatch.setattr(Mirror, "push", push)
-        return push(mirror, ref, old=old, new=new)
+        return push(*arguments, **named)
 
     monkeypatch.setattr(Mirror, "push", late)
     queue.look()
@@ -184,8 +186,8 @@ def test_a_push_that_was_the_last_thing_before_a_crash_counts(queue: Queue, monk
         queue.end(each)
     push = Mirror.push
 
-    def killed(mirror: Mirror, ref: str, *, old: str, new: str) -> bool:
-        assert push(mirror, ref, old=old, new=new)
+    def killed(*arguments: Any, **named: Any) -> bool:
+        assert push(*arguments, **named)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Mirror, "push", killed)

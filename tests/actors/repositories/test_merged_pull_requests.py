@@ -20,14 +20,15 @@ from actors.source_hosts.host import FOUND_OPEN
 from storage import Build, MergeAgain, PullRequestBuild
 from tests.actors.repositories.world import World
 
+_DEFAULTS = RepositorySettings()
 SKIP = "Not built by itself [skip ci]"
 
 
 class Merging(World):
     """A world whose pull requests are built merged."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, repositories: RepositorySettings = _DEFAULTS) -> None:
+        super().__init__(folder, repositories)
         self.check()
         self.connect_at_host()
         self.set()

@@ -16,7 +16,7 @@ from actors.repositories.pushes import PushBuilds
 from actors.repositories.settings import RepositorySettings
 from actors.settings import LiveSettings
 from actors.source_hosts import PlainGit
-from actors.source_hosts.host import HostError, HostEvent, PullRequest
+from actors.source_hosts.host import HostError, HostEvent, PullRequest, SourceHost
 from storage import (
     Declaration,
     DeclaringRepository,
@@ -68,14 +68,15 @@ class World:
         settings = replace(settings_with(PoolSettings(), JobSettings()), repositories=repositories)
         live_settings = LiveSettings(settings)
         self.host = _Host(self.storage)
-        hosts, images = {"git": self.host, "forgejo": self.host}, images_in_memory(folder / "images")
+        self.hosts: dict[str, SourceHost] = {"git": self.host, "forgejo": self.host}
+        images = images_in_memory(folder / "images")
         parts = CommitParts(
             storage=self.storage,
             clock=self.clock,
             discovery=discovery_in(self.storage, only(MemoryProvider(images)), images, self.clock, live_settings),
             live_settings=live_settings,
             root=Address(),
-            hosts=hosts,
+            hosts=self.hosts,
         )
         self.pull_requests = PullRequestBuilds(parts, CommitBuilds(parts))
         self.pushes = PushBuilds(parts, folder / "mirrors", LogWatchers())
