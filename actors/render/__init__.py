@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from actors.render.guest.load import in_folder
     from actors.render.mistakes import FileMistake, parts_of, without_excerpts
     from actors.render.tracebacks import PipelineError, errors_in, printed_before
-    from actors.render.yaml_files import FilesInvalid
+    from actors.render.yaml_files import ArchiveSource, FilesInvalid, YamlFiles, nowhere
     from actors.settings import RenderSettings
 else:
     __getattr__ = on_first_use(__name__)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ci_daemon.local.folders import CacheUnusable, LocalFolders
     from ci_daemon.local.interrupts import BuildInterrupts
     from ci_daemon.local.reading import LocalBuild
-    from ci_daemon.local.rendering import RenderedTree, render_tree
+    from ci_daemon.local.rendering import RenderedTree, read_files, render_tree
     from ci_daemon.local.request import Request
     from ci_daemon.local.requirements import HostUnfit, check_host, make_images
     from ci_daemon.local.selection import UnknownStep, select_steps, step_named, without_deployments

@@ -20,12 +20,16 @@ class HostUnfit(Exception):
     """This host cannot run VMs; the message has a line for each failed check, as `ci-daemon doctor` has."""
 
 
-def make_images(images: Images, directory: Path, progress: Callable[[str], None]) -> None:
+def make_images(
+    images: Images, directory: Path, progress: Callable[[str], None], before: Callable[[], object] = lambda: None
+) -> None:
     """Make the images that every build needs and that are missing, half a minute each.
 
-    ``progress`` gets lines about it. Raises HostUnfit before it begins, if VMs in ``directory`` cannot run; VmError.
+    ``progress`` gets lines about it, and ``before`` is called first, unless all are there. Raises HostUnfit if VMs in
+    ``directory`` cannot run, and VmError.
     """
     if missing := _missing(images):
+        before()
         check_host(directory, makes_images=True)
     while missing:
         progress(f"making the image {missing[0]}, once")

@@ -43,8 +43,8 @@ def lint(
 ) -> int:
     """Check the pipelines of DIR, by default of the working directory, and show their steps.
 
-    The pipeline files are rendered in a VM of this machine, as by `run`, and nothing is built. All mistakes are printed
-    with their file and line. The exit code is 1 if there is one; warnings do not count.
+    YAML is read at once, other pipeline files are rendered in a VM of this machine, and nothing is built. All mistakes
+    are printed with their file and line. The exit code is 1 if there is one; warnings do not count.
     """
     if pipeline is not None:
         check_slug(pipeline)

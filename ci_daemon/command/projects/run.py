@@ -37,6 +37,7 @@ from storage import JobErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_daemon.config import Config
     from ci_daemon.local import BuildInterrupts, LocalRun, Request, TreeChanges
     from ci_daemon.submit import Screen, Summary
     from storage import Build
@@ -160,7 +161,7 @@ def _run(
         config = replace(config, jobs=replace(config.jobs, hold_seconds=_HOLD_SECONDS))
     directory = folders.project(request.tree)
     try:
-        local.make_images(open_images(directory, config), directory, say)
+        local.make_images(open_images(directory, config), directory, say, partial(_refuse_mistakes, request, config))
         with (
             local.local_service(directory, config, lambda pid: say(_busy(pid))) as service,
             interrupts.before_the_end(),
@@ -172,6 +173,19 @@ def _run(
         local.check_host(directory)
         raise
     return code
+
+
+def _refuse_mistakes(request: Request, config: Config) -> None:
+    """Refuse mistakes in YAML files at once, and not after an image was made. Raises Failure."""
+    from actors.render import RenderFailed  # noqa: PLC0415 - for the first run of all
+    from ci_daemon.lint import refused  # noqa: PLC0415 - as above
+
+    if request.ir is not None:
+        return
+    try:
+        local.read_files(submission.pack(request.tree).data, local.ORGANIZATION, config)
+    except RenderFailed as failure:
+        raise Failure("\n".join(each.text for each in refused(failure).mistakes)) from failure
 
 
 def _busy(pid: int | None) -> str:

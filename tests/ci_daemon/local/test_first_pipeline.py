@@ -26,7 +26,7 @@ def test_what_render_prints_without_a_service_runs(
     monkeypatch.setattr("ci_daemon.command.DEFAULT_STATE_DIR", tmp_path / "none")
     monkeypatch.setenv("XDG_CACHE_HOME", str(project.cache))
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(project.images))
-    assert main(["new", str(project.tree)]) == 0
+    assert main(["new", "--python", str(project.tree)]) == 0
     capsys.readouterr()
     assert main(["render", str(project.tree)]) == 0
     logging.getLogger("after it").warning("its log is closed")
@@ -50,3 +50,27 @@ def test_a_plan_is_printed_and_nothing_runs(project: Project):
     assert 'the branch is "main", and it runs for "nope"' in printed
     assert "running" not in printed
     assert project.vms() == []
+
+
+@pytest.mark.parametrize("arguments", [("lint",), ("render",), ("run", "--plan"), ("run",)])
+def test_mistakes_in_yaml_are_told_before_an_image_is_made(
+    project: Project,
+    arguments: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+):
+    monkeypatch.setattr("ci_daemon.command.DEFAULT_STATE_DIR", tmp_path / "none")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project.cache))
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "images"))
+    (project.tree / ".hm").mkdir()
+    file = project.tree / ".hm" / "ci.yml"
+    file.write_text("jobs: {a: {rum: x}}")
+    assert main([*arguments, str(project.tree)]) == 1
+    printed = capsys.readouterr().err
+    assert '.hm/ci.yml:1:12: invalid_ir: jobs.a.rum: unknown key "rum": did you mean "run"?' in printed
+    assert "making the image" not in printed
+    file.write_text("jobs: {a: {run: x}}")
+    if arguments[0] != "run":
+        assert main([*arguments, str(project.tree)]) == 0
+    assert not (tmp_path / "images").exists()
