@@ -23,7 +23,7 @@ from actors.vms.sandbox import provider as sandboxes
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
 from storage.billing.holds import Holds
-from storage.builds.artifacts import TakenBuilds
+from storage.builds.artifacts import Artifacts, TakenBuilds
 from storage.builds.builds import Builds
 from storage.builds.gates import Gates
 from storage.builds.generated import GeneratedJobs
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from actors.vms.host.vm_folder import VmFolder
 
 POINTS: dict[str, tuple[Any, str]] = {
+    "artifacts.inherit": (Artifacts, "inherit"),
     "artifacts.write": (ArtifactFiles, "write"),
     "attempts.exited": (Attempts, "exited"),
     "attempts.name_disk": (Attempts, "name_disk"),
@@ -101,6 +102,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "workspace.pack": (vms, "pack_workspace"),
     "workspace.update": (vms, "update_workspace"),
     "workspaces.write": (Workspaces, "write"),
+    "sources.link": (Sources, "link"),
     "sources.store": (Sources, "store"),
 }
 """The functions that make the service's state changes: each one's owner and name."""
