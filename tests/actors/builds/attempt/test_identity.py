@@ -40,10 +40,20 @@ def decoded(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def consumed(token: str, keys: list[Any], *, at: float, audience: str = AUDIENCE, subject: str = "") -> dict[str, Any]:
+def consumed(
+    token: str,
+    keys: list[Any],
+    *,
+    at: float,
+    issuer: str = ISSUER,
+    audience: str = AUDIENCE,
+    subject: str = "",
+    **bound: object,
+) -> dict[str, Any]:
     """Return the claims of a token that a consumer takes, which checks what clouds say they check.
 
-    They are the signature by a published RSA key, the issuer, the audience and the subject as a whole, and the times.
+    They are the signature by a published RSA key, the issuer, the audience and the subject as a whole, the times, and
+    what other claims are ``bound`` to.
     """
     header, payload, signature = token.split(".")
     named = json.loads(decoded(header))
@@ -56,8 +66,10 @@ def consumed(token: str, keys: list[Any], *, at: float, audience: str = AUDIENCE
     except InvalidSignature:
         raise Refused("signature") from None
     claims: dict[str, Any] = json.loads(decoded(payload))
-    if claims["iss"] != ISSUER or claims["aud"] != audience or claims["sub"] != (subject or claims["sub"]):
+    if claims["iss"] != issuer or claims["aud"] != audience or claims["sub"] != (subject or claims["sub"]):
         raise Refused("claims")
+    if any(claims.get(name) != value for name, value in bound.items()):
+        raise Refused("bound claims")
     if not claims["nbf"] <= at < claims["exp"] or claims["exp"] - claims["iat"] > 3600:
         raise Refused("times")
     return claims
@@ -164,6 +176,52 @@ def test_a_consumer_refuses_what_is_not_for_it(storage: Storage, world: World, t
     ):
         with pytest.raises(Refused):
             consumed(bad, keys, **how)  # type: ignore[arg-type]
+
+
+def test_a_token_is_of_one_attempt_of_one_build(storage: Storage, world: World):
+    """Another build of the same ref has its subject, and so has the job that runs again; other claims tell."""
+    keys, at = [*storage.issuer_keys.public()], AT.timestamp()
+    build, job = identified(world, **OF_MAIN)
+    bound = {"build_id": build.external_id, "job_id": job.uuid, "attempt": 1}
+    of_job = signed(storage, build, replace(job, attempt=1))
+    subject = consumed(of_job, keys, at=at, **bound)["sub"]
+    others = {
+        "attempt": signed(storage, build, replace(job, attempt=2)),
+        "build_id": (of_another := signed(storage, *identified(world, **OF_MAIN))),
+        "job_id": of_another,
+    }
+    for name, other in others.items():
+        assert consumed(other, keys, at=at, subject=subject)
+        with pytest.raises(Refused, match="bound claims"):
+            consumed(other, keys, at=at, subject=subject, **{name: bound[name]})
+
+
+def test_another_organization_has_other_subjects(storage: Storage, world: World):
+    """Its pipeline, repository and refs may have the same names, and its own may begin as another's does."""
+    keys, at = [*storage.issuer_keys.public()], AT.timestamp()
+    subject = consumed(signed(storage, *identified(world, **OF_MAIN)), keys, at=at)["sub"]
+    for name in ("Acme Corp", "Acm"):
+        theirs = signed(storage, *identified(world, pipeline=world.other_pipeline(name), **OF_MAIN))
+        assert consumed(theirs, keys, at=at)["pipeline"] == "web"
+        for bound in ({"subject": subject}, {"organization": "acme"}):
+            with pytest.raises(Refused):
+                consumed(theirs, keys, at=at, **bound)  # type: ignore[arg-type] # by names
+        assert not consumed(theirs, keys, at=at)["sub"].startswith("organization:acme:")
+
+
+@pytest.mark.sandbox
+def test_a_token_ends_with_the_time_of_its_job(host: Host):
+    run = "printf %s $CI_IDENTITY_TOKEN | rev"
+    only = {"run": run, "identity": {"audience": AUDIENCE}, "timeout": "2m"}
+    build = host.finish(host.build(json.dumps({"version": "1", "jobs": {"only": only}})))
+    token = host.log(build).decode().splitlines()[-1][::-1]
+    keys, begun = [*host.storage.issuer_keys.public()], json.loads(decoded(token.split(".")[1]))["iat"]
+    issuer = host.settings.base_url
+    assert consumed(token, keys, at=begun + 119, issuer=issuer)["job"] == "only"
+    with pytest.raises(Refused, match="times"):
+        consumed(token, keys, at=begun + 120, issuer=issuer)
+    with pytest.raises(Refused, match=r"^claims"):
+        consumed(token, keys, at=begun)
 
 
 def test_an_untrusted_fork_is_nobody(world: World):
