@@ -1,4 +1,4 @@
-"""Rolling an environment back on a daemon that is killed at every place of it: nothing twice, nothing lost."""
+"""Rolling back on a daemon that is killed at every place of it: nothing twice, nothing lost."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_consumer_refuses_what_is_not_for_it(storage: Storage, world: World, t
 
 
 def test_a_token_is_of_one_attempt_of_one_build(storage: Storage, world: World):
-    """Another build of the same ref has its subject, and so has the job that runs again; other claims tell."""
+    """Another build of the ref has its subject, and so has the job that runs again; other claims tell."""
     keys, at = [*storage.issuer_keys.public()], AT.timestamp()
     build, job = identified(world, **OF_MAIN)
     bound = {"build_id": build.external_id, "job_id": job.uuid, "attempt": 1}
