@@ -29,6 +29,12 @@ IR = json.dumps(
 )
 
 
+def deployed_by(pipeline: Pipeline) -> Build:
+    build = pipeline.build(IR, source=archive({"a": "a"}))
+    assert build.finish()["state"] == "passed"
+    return build
+
+
 @pytest.mark.parametrize(
     ("point", "when"),
     [
@@ -45,8 +51,7 @@ def test_a_rollback_is_made_once_through_a_kill(daemon: Daemon, pipeline: Pipeli
     """A request without an answer is sent again, as a client does, with its key."""
     client = pipeline.client
     daemon.json("environment", "create", client.org, GATE["environment"])
-    first, second = (pipeline.build(IR, source=archive({"a": "a"})) for _ in "12")
-    assert [each.finish()["state"] for each in (first, second)] == ["passed", "passed"]
+    first, _ = (deployed_by(pipeline) for _ in "12")
     deployed = first.log("deploy")
     daemon.stop()
     start_to_crash(daemon, point, when)
