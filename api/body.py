@@ -99,11 +99,6 @@ class Sender(Protocol):
         ...
 
     @property
-    def owns_host(self) -> bool:
-        """True if the owner of the host calls."""
-        ...
-
-    @property
     def client_gone(self) -> Callable[[], bool]:
         """Tells whether nobody waits for the answer any more."""
         ...

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
+from operator import attrgetter
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,11 +19,13 @@ from api.errors.catalog import ApiError
 from storage import JsonModel, shown_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pydantic_core import ErrorDetails
 
     from api.operations.operation import Whole
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 B = TypeVar("B")
 Body = TypeVar("Body", bound=BaseModel)
@@ -88,15 +91,26 @@ class _Shown(StoredRecord):
     def showing(cls, stored: object, **others: object) -> Self:
         """Return the model of a record, as the record declares it."""
         kind: Any = type(stored)
-        shown = {each.name: _shown(getattr(stored, each.attribute)) for each in shown_fields(kind)}
+        names, values_of = _shown_values(kind)
+        shown = dict(zip(names, map(_shown, values_of(stored)), strict=True))
         return super().showing(stored, **shown, **others)
+
+
+@cache
+def _shown_values(record: Any) -> tuple[tuple[str, ...], Callable[[object], tuple[object, ...]]]:  # noqa: ANN401 - mypy takes no class for hashable
+    """Return the names of the fields that are shown of a record, and what returns their values."""
+    shown = shown_fields(record)
+    get = attrgetter(*(each.attribute for each in shown))
+    return tuple(each.name for each in shown), get if len(shown) > 1 else lambda stored: (get(stored),)
 
 
 def _shown(value: object) -> object:
     """Return the value of a field for a model; a record becomes its model."""
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
     if isinstance(value, tuple):
         return tuple(map(_shown, value))
-    kind: Any = type(value)
     return model_of(kind).showing(value) if hasattr(kind, "__dataclass_fields__") else value
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+import apsw
 import peewee
 
 from storage import parts
@@ -232,7 +233,7 @@ class Storage:
             undo.callback(database.close)
             try:
                 migrate(database, migrations())
-            except (peewee.PeeweeException, DatabaseDamaged, DatabaseGone) as error:
+            except (apsw.Error, peewee.PeeweeException, DatabaseDamaged, DatabaseGone) as error:
                 message = f"cannot read {path}: {error}; check its owner, or restore a backup"
                 raise DatabaseUnreadable(message) from error
             undo.pop_all()

@@ -121,8 +121,10 @@ class BuildCreation:
         self._limits = limits
         self._renders = renders
 
-    def create(self, call: Sender, pipeline: Pipeline, submission: Submission[AnyRequest]) -> Build:
+    def create(self, call: Sender, role: Role, pipeline: Pipeline, submission: Submission[AnyRequest]) -> Build:
         """Return the build that a request creates, or the one that an earlier request with its key created.
+
+        ``role`` is the caller's in the organization: admins, who may change every limit, are believed about a build.
 
         Builds that the service triggers itself do not come through here, so ``allow_manual`` does not apply to them.
 
@@ -135,9 +137,9 @@ class BuildCreation:
         still takes builds that bring their plan), or that the build is not rendered yet; ``draining`` may mean that,
         too. Raises PipelineGone.
         """
-        return self._once(call, pipeline, submission, partial(self._plan, call, pipeline))
+        return self._once(call, pipeline, submission, partial(self._plan, call, role, pipeline))
 
-    def start(self, call: Sender, pipeline: Pipeline, submission: Submission[StartBuildRequest]) -> Build:
+    def start(self, call: Sender, role: Role, pipeline: Pipeline, submission: Submission[StartBuildRequest]) -> Build:
         """Return a new build of the ref that a body names, or the one that its key has created.
 
         The service fetches its source as for a push, and renders it, which nobody waits for here. Raises ApiError as
@@ -155,7 +157,7 @@ class BuildCreation:
                 " connect it, or create a build with its source",
             )
         body = submission.body()
-        vouches = _vouches(self._storage, call, pipeline)
+        vouches = role.covers(Role.ADMIN)
         ref = body.ref or pipeline.default_branch
         new = NewBuild(
             branch=ref.removeprefix("refs/heads/").removeprefix("refs/tags/"),
@@ -260,14 +262,15 @@ class BuildCreation:
             return self._repeat(call, used.use)
 
     def create_by_source(
-        self, call: Sender, organization: Organization, submission: Submission[CreateRepoBuildRequest]
+        self, call: Sender, role: Role, organization: Organization, submission: Submission[CreateRepoBuildRequest]
     ) -> Build:
         """Return the build of a pipeline that the body names by its repository, as `create` does."""
         from api.models import body_of  # noqa: PLC0415 - pydantic
 
         identity = body_of(submission.document, RepoIdentity)
         found = self._storage.pipelines.by_source(organization.id, identity.repo_name, identity.source_slug)
-        return self.create(call, found or self._register_pipeline(call, organization, identity, submission), submission)
+        pipeline = found or self._register_pipeline(call, organization, identity, submission)
+        return self.create(call, role, pipeline, submission)
 
     def _register_pipeline(
         self,
@@ -318,7 +321,7 @@ class BuildCreation:
             raise plan_rejection(build)
         return build
 
-    def _plan(self, call: Sender, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
+    def _plan(self, call: Sender, role: Role, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Create the build that a body describes."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
@@ -335,7 +338,7 @@ class BuildCreation:
             created_by=_user_id(call),
             budget_id=call.budget_id,
             inputs=body.inputs or {},
-            verified_ref=f"refs/heads/{body.branch}" if _vouches(self._storage, call, pipeline) else None,
+            verified_ref=f"refs/heads/{body.branch}" if role.covers(Role.ADMIN) else None,
         )
         return self._create(call, pipeline, new, by_slug.source_url if by_slug else None)
 
@@ -383,14 +386,6 @@ class BuildCreation:
 
 def _user_id(call: Sender) -> int | None:
     return None if call.user is None else call.user.id
-
-
-def _vouches(storage: Storage, call: Sender, pipeline: Pipeline) -> bool:
-    """Tell whether a caller is believed about a build: admins are, who may change every limit."""
-    if call.owns_host:
-        return True
-    found = None if call.user is None else storage.organizations.role(pipeline.organization_id, call.user.id)
-    return found is not None and found.covers(Role.ADMIN)
 
 
 def _key(call: Sender, pipeline: Pipeline, submission: Submission[Any]) -> RequestKey | None:

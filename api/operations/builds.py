@@ -162,13 +162,15 @@ def list_builds(call: Call, pipeline: ReadablePipeline, span: Span) -> Page[Buil
 
 
 @operation("createBuild", POST, _BUILDS, created(_CREATED), errors=_NOT_CREATED, callers=STARTERS)
-def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[CreateBuildRequest]) -> BuildRecord:
+def create_build(
+    call: Call, member: ThisMembership, pipeline: ThisPipeline, submission: Submission[CreateBuildRequest]
+) -> BuildRecord:
     """Create a build; any member can.
 
     Without `pipeline_ir` the response comes when the build is rendered. While the host is drained or its disk is
     nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
     """
-    return record_of_build(call, call.creation.create(call, pipeline, submission))
+    return record_of_build(call, call.creation.create(call, member.role, pipeline, submission))
 
 
 @operation(
@@ -180,14 +182,16 @@ def create_build(call: Call, pipeline: ThisPipeline, submission: Submission[Crea
     body_required=False,
     callers=STARTERS,
 )
-def start_build(call: Call, pipeline: ThisPipeline, submission: Submission[StartBuildRequest]) -> BuildRecord:
+def start_build(
+    call: Call, member: ThisMembership, pipeline: ThisPipeline, submission: Submission[StartBuildRequest]
+) -> BuildRecord:
     """Build a branch, tag, commit or pull request of the connected repository; any member can.
 
     The service fetches it as for a push, and the build is of the event `manual`. The response comes at once: until the
     source is there, the build has no commit. A name that the repository does not have, or inputs that do not fit, fail
     the build with a sentence.
     """
-    return record_of_build(call, call.creation.start(call, pipeline, submission))
+    return record_of_build(call, call.creation.start(call, member.role, pipeline, submission))
 
 
 @operation(
@@ -206,13 +210,15 @@ def create_build_by_source(
     Case matters in `source_slug`, not in `repo_name`; of several matching pipelines the oldest is used. If there is
     none and the source in the body declares one, it is created with the slug `<owner>-<repo>-<source_slug>`.
     """
-    return record_of_build(call, call.creation.create_by_source(call, member.organization, submission))
+    created_build = call.creation.create_by_source(call, member.role, member.organization, submission)
+    return record_of_build(call, created_build)
 
 
 @operation("getBuild", GET, BUILD, "The build.", callers=READERS)
 def get_build(call: Call, build: ReadableBuild) -> BuildRecord:
     """Get a build."""
-    return record_of_build(call, build)
+    member = is_member(call.storage, call.caller, build.organization_id)
+    return record_of_build(call, build) if member else BuildRecord.of(build, pending_reason(call.storage, build), None)
 
 
 @operation("cancelBuild", PUT, f"{BUILD}/cancel", "The build after the cancel.", callers=STARTERS)
@@ -300,9 +306,8 @@ def pending_reason(storage: Storage, build: Build) -> str | None:
 
 
 def record_of_build(call: Call, build: Build) -> BuildRecord:
-    """Return a build as the caller may see it."""
-    member = is_member(call.storage, call.caller, build.organization_id)
-    author = call.storage.build_history.people(build.id).first if member else None
+    """Return a build as members of its organization may see it."""
+    author = call.storage.build_history.people(build.id).first
     return BuildRecord.of(build, pending_reason(call.storage, build), author)
 
 

@@ -116,11 +116,6 @@ class Call(WithService):
         return None
 
     @property
-    def owns_host(self) -> bool:
-        """True if the owner of the host calls."""
-        return isinstance(self.caller, HostOwner)
-
-    @property
     def actor(self) -> str:
         """The name of the caller in records: an e-mail address, or the account of the owner of the host."""
         if self.user is not None:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 
 _NEW_BUILD: Slots[NewBuild] = Slots(NewBuild, BuildRow)
+_ORGANIZATIONS_CHOICE = OrganizationRow.select(OrganizationRow.strict_shell).where(
+    OrganizationRow.id == PipelineRow.organization
+)
 
 
 class BuildInserter:
@@ -65,18 +68,9 @@ class BuildInserter:
             lambda: (
                 PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
                 .where(PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null())
-                .returning(PipelineRow.build_count)
+                .returning(PipelineRow.build_count, peewee.fn.COALESCE(PipelineRow.strict_shell, _ORGANIZATIONS_CHOICE))
             ),
-            first,
-        )
-        self._strict_shell = Query(
-            database,
-            lambda: (
-                PipelineRow.select(peewee.fn.COALESCE(PipelineRow.strict_shell, OrganizationRow.strict_shell))
-                .join(OrganizationRow)
-                .where(PipelineRow.id == slot("id"))
-            ),
-            first,
+            lambda row: (int(row[0]), row[1]),
         )
         self._insert = Write(
             database,
@@ -118,10 +112,10 @@ class BuildInserter:
         try:
             with self._database.write():
                 now = self._database.now()
-                number = self._next_number.one(id=pipeline.id)
-                if number is None:
+                counted = self._next_number.one(id=pipeline.id)
+                if counted is None:
                     raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
-                set_shell = self._strict_shell.one(id=pipeline.id)
+                number, set_shell = counted
                 strict_shell = self._host_strict_shell if set_shell is None else bool(set_shell)
                 fields: dict[str, SqlValue] = {
                     "uuid": uuid,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
 import peewee
 
 from storage.data_classes import immutable
@@ -76,7 +77,7 @@ def _apply(database: Database, migration: Migration) -> None:
                 )
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             database.execute(f"PRAGMA user_version = {migration.number}")
-    except (peewee.PeeweeException, DatabaseDamaged) as error:
+    except (apsw.Error, peewee.PeeweeException, DatabaseDamaged) as error:
         raise MigrationFailed(f"migration {migration.name} failed, the database is unchanged: {error}") from error
     finally:
         database.execute("PRAGMA foreign_keys = ON")

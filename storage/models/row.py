@@ -16,7 +16,10 @@ from storage.data_classes import field_types
 from storage.database.clock import from_micros, to_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+
+_NO_ITEMS = "[]"
 
 
 class InstantField(peewee.BigIntegerField):
@@ -36,18 +39,25 @@ class JsonField(peewee.TextField):
     """A JSON object."""
 
     read = staticmethod(loads)
-    write = staticmethod(dumps)
+
+    @staticmethod
+    def write(value: Mapping[str, object]) -> str:
+        """Return a column's text. Most objects are empty."""
+        return dumps(value) if value else "{}"
 
 
 class ListField(peewee.TextField):
     """A JSON array; a tuple in records."""
 
-    write = staticmethod(dumps)
-
     @staticmethod
     def read(text: str) -> tuple[str, ...]:
         """Return the items of a column's text."""
-        return tuple(loads(text))
+        return tuple(loads(text)) if text != _NO_ITEMS else ()
+
+    @staticmethod
+    def write(items: tuple[Any, ...]) -> str:
+        """Return a column's text. Most arrays are empty."""
+        return dumps(items) if items else _NO_ITEMS
 
 
 class ChoiceField(peewee.TextField):

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import peewee
+import apsw
 import pytest
 
 from storage import AuditFilter, Storage
@@ -48,7 +48,7 @@ def test_an_entry_is_never_changed(tmp_path: Path, clock: ManualClock, sql: str)
     migrate(database, migrations())
     for row in (1, 2):
         database.execute(f"INSERT INTO audit_entries VALUES ({row}, 'u{row}', 1, 'a', 'b', 'c', 'd', 'e', 'f')")
-    with pytest.raises(peewee.DatabaseError, match="append-only"):
+    with pytest.raises(apsw.ConstraintError, match="append-only"):
         database.execute(sql)
     database.close()
 

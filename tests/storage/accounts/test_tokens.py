@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import apsw
-import peewee
 import pytest
 
 from storage import Storage, Token, TokenKind, User
@@ -327,7 +326,7 @@ def test_the_session_is_made_at_the_claim_and_lasts_30_days(storage: Storage, us
 def test_what_could_not_be_handed_over_still_waits(storage: Storage, database: Database, user: User):
     storage.cli_logins.offer(user.id, NONCE)
     database.execute("CREATE TRIGGER broken BEFORE INSERT ON tokens BEGIN SELECT raise(ABORT, 'broken'); END")
-    with pytest.raises(peewee.IntegrityError, match="broken"):
+    with pytest.raises(apsw.ConstraintError, match="broken"):
         storage.cli_logins.claim(NONCE)
     database.execute("DROP TRIGGER broken")
     assert storage.cli_logins.claim(NONCE) is not None

@@ -169,7 +169,7 @@ def test_warm_leases_of_an_older_release_have_ended(database: Database):
     warm = {"state": "ended", "finished_at": 10}
     added = {"member": None}
     assert _leases(database) == [{**lease, **added, **(warm if lease["state"] == "warm" else {})} for lease in before]
-    with pytest.raises(peewee.IntegrityError):
+    with pytest.raises(apsw.ConstraintError):
         database.execute("UPDATE leases SET state = 'warm'")
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import peewee
+import apsw
 import pytest
 
 from storage import BillingSettings, BuildSettings, Edge, EdgeKind, NewJob, Page, Shape, Storage
@@ -219,7 +219,7 @@ def test_a_literal_value_is_written_into_the_sql(storage: Storage, database: Dat
 
 def test_a_slot_without_a_value_is_refused(storage: Storage, database: Database):
     query = Query(database, lambda: JobRow.select(JobRow.id).where(JobRow.id == slot("id")), tuple)
-    with pytest.raises(peewee.PeeweeException, match="bindings"):
+    with pytest.raises(apsw.BindingsError, match="bindings"):
         query.one()
 
 
