@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from benchmarks.testbed import Testbed
 
 _ROUNDS = 5
-_TREES = (("100 files of 1 MB", 100, 1_000_000), ("10,000 files of 10 KB", 10_000, 10_000))
+_TREES = (
+    ("one file of 100 MB", 1, 100_000_000),
+    ("100 files of 1 MB", 100, 1_000_000),
+    ("10,000 files of 10 KB", 10_000, 10_000),
+)
 _FOLDERS = 100
 _MOST_BYTES = 1 << 31
 _TIMEOUT_SECONDS = 600.0

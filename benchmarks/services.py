@@ -72,13 +72,13 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
 
 
 def _job(testbed: Testbed) -> float:
-    """Start a job in a parked VM; return the milliseconds until its command has ended."""
+    """Start a job in a parked VM that is connected; return the milliseconds until its command has ended."""
     vm = str(uuid4())
     testbed.provider.park(vm)
     service = ServiceSpec("db", ("perl", "-e", _LISTEN), _PATH, ready_port=_PORT)
-    started = perf_counter()
-    testbed.provider.attach(VmSpec(vm, testbed.image, network=False, services={"db": testbed.image}))
     with Connection(testbed.provider.connect(vm), SystemClock()) as connection:
+        started = perf_counter()
+        testbed.provider.attach(VmSpec(vm, testbed.image, network=False, services={"db": testbed.image}))
         start_services(connection, [service])
         start(connection, CommandSpec("true", env=_PATH))
         output = follow(connection)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from actors.vms.ssh.connection import Connection
+from actors.vms.ssh.transport import Transport
 from storage import Build, JobErrorCode, JobState, SecretScope
 from tests.actors.conftest import Host
 from tests.waiting import until
@@ -51,6 +54,32 @@ def test_a_service_has_its_secrets_and_no_log_shows_them(host: Host) -> None:
     build = host.finish(host.build(given))
     assert (host.job(build).error_code, host.log(build)) == (JobErrorCode.SECRET_NOT_ALLOWED, b"")
     assert log_of(host, build, "db") == b""
+
+
+@pytest.mark.sandbox
+def test_a_service_takes_two_conversations_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One starts all services, and one follows each; the connection to the VM is the job's own."""
+    made: list[str] = []
+    for owner, name in ((Connection, "__init__"), (Transport, "open_socket"), (Transport, "open_command")):
+        _note_calls(monkeypatch, owner, name, made)
+    taken: list[Counter[str]] = []
+    for names in ((), ("one",), ("one", "two")):
+        build = host.finish(host.build(beside("exec sleep 1000", *names, run="true")))
+        assert host.job(build).state is JobState.PASSED
+        taken.append(Counter(made))
+        made.clear()
+    assert [each["__init__"] for each in taken] == [1, 1, 1]
+    assert [each.total() - taken[0].total() for each in taken] == [0, 2, 3]
+
+
+def _note_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, made: list[str]) -> None:
+    real = getattr(owner, name)
+
+    def noted(*arguments: object, **named: object) -> object:
+        made.append(name)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, noted)
 
 
 @pytest.mark.sandbox
