@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+    from actors import PreviewHosts
     from actors.forks import ForkWork
     from actors.ir import IrSettings
     from actors.render import Envelope
+    from actors.vms import PortSocket
     from api.builds.creation import BuildCreation
     from api.engine import ChangeWatch, PreviewsInterface, TerminalsInterface
     from api.operations.operation import Operation
-    from storage import Build, Clock, Job, Page, Storage
+    from storage import Build, Clock, Job, Page, Preview, Storage
 
 R = TypeVar("R")
 
@@ -73,14 +75,31 @@ class Door(Protocol):
         ...
 
 
+class OtherPreviews:
+    """Previews of a service in another process, which looks each second at those that are awake."""
+
+    def __init__(self, storage: Storage, hosts: PreviewHosts | None) -> None:
+        self._storage = storage
+        self.hosts = hosts
+
+    def request(self, preview: Preview, seconds: float) -> AbstractContextManager[PortSocket]:
+        """Raise NotImplementedError: only the service has their VMs."""
+        raise NotImplementedError(_NO_BUILDS_HERE)
+
+    def end(self, preview: Preview, why: str) -> None:
+        """End a preview; the service ends its VM."""
+        self._storage.previews.end(preview.id, why)
+
+
 class OtherProcess:
     """The engine of a service in another process, which looks each second for work in the storage."""
 
     draining = False
     sends_mail = True
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, preview_hosts: PreviewHosts | None = None) -> None:
         self._storage = storage
+        self._previews = OtherPreviews(storage, preview_hosts)
 
     def jobs_added(self, build_id: int, *, need_vms: bool = False) -> None:
         """Leave the jobs to the service."""
@@ -118,8 +137,8 @@ class OtherProcess:
 
     @property
     def previews(self) -> PreviewsInterface:
-        """Raise NotImplementedError: previews are awake in the service."""
-        raise NotImplementedError(_NO_BUILDS_HERE)
+        """The previews, which are awake in the service."""
+        return self._previews
 
     def cancel(self, build_id: int) -> None:
         """Ask the service to cancel a build."""
@@ -137,9 +156,9 @@ class OtherProcess:
         """Return None: the service alone knows."""
 
 
-def service_elsewhere(storage: Storage, clock: Clock) -> Service:
+def service_elsewhere(storage: Storage, clock: Clock, preview_hosts: PreviewHosts | None = None) -> Service:
     """Return the parts of a service that runs in another process, or will."""
-    return Service(storage, clock, OtherProcess(storage))
+    return Service(storage, clock, OtherProcess(storage, preview_hosts))
 
 
 def creation_elsewhere(service: Service, limits: IrSettings) -> BuildCreation:

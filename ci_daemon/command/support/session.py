@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from actors import PreviewHosts
     from actors.source_hosts import RepositoryConnector
     from api.doors import Door, LocalDoor
     from api.operations import Service
@@ -322,13 +323,32 @@ class Session:
         with self.priced_door() if self.server() is None else self.connection(seconds=_MAKING_SECONDS) as door:
             yield door
 
-    def _service(self, storage: Storage) -> Service:
+    @contextmanager
+    def previews_door(self) -> Iterator[Door]:
+        """Open the way to previews; on the box, with their prices and addresses.
+
+        Raises Failure, ContextsUnusable, StorageError and ConfigError.
+        """
+        if self.server() is not None:
+            with self.connection() as connection:
+                yield connection
+            return
+        from actors import PreviewHosts
+
+        hosts = PreviewHosts.of(self.config().previews, self.service_url())
+        with self.storage() as storage:
+            yield self._local(self._service(storage, hosts))
+
+    def _service(self, storage: Storage, preview_hosts: PreviewHosts | None = None) -> Service:
         from api.doors import service_elsewhere
         from ci_daemon.box import OwnersBox
         from storage import SystemClock
 
         clock = SystemClock()
-        return replace(service_elsewhere(storage, clock), box=OwnersBox.of_command(self.state_dir, storage, clock))
+        return replace(
+            service_elsewhere(storage, clock, preview_hosts),
+            box=OwnersBox.of_command(self.state_dir, storage, clock),
+        )
 
     def _local(self, service: Service) -> LocalDoor:
         """Return the owner's way to the operations, which writes the audit."""

@@ -33,6 +33,7 @@ from storage import (
     NewQuarantine,
     NewSchedule,
     NotificationKind,
+    PreviewSpec,
     Storage,
     SystemClock,
     TestName,
@@ -197,6 +198,9 @@ CALLS = """
     test quarantine acme/web unit::draws --days 7 --owner ada@example.org
     test quarantined acme/web
     test release acme/web {quarantined}
+    preview list acme/web/1
+    preview open acme/web/1/step
+    preview end acme/web/1/step
     build coverage acme/web/1
     build coverage acme/web/1 --files
     build logs acme/web/1
@@ -271,6 +275,7 @@ THEIR_OWN_WORDS = {
     "pipeline create": "createPipeline",
     "pipeline delete": "deletePipeline",
     "pipeline edit": "updatePipeline",
+    "preview end": "endPreview",
     "schedule add": "createSchedule",
     "schedule remove": "deleteSchedule",
     "schedule set": "updateSchedule",
@@ -370,7 +375,9 @@ def state(tmp_path: Path) -> Path:
     ada = with_storage.users.create("ada@example.org", "Ada")
     acme = with_storage.organizations.create("Acme", "", ada.id)
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
-    with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
+    served = new_job(preview=PreviewSpec(8000, "serve").document)
+    first = with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [served])
+    with_storage.previews.add(first, with_storage.jobs.of_build(first.id)[0], "a-disk")
     new = NewPipeline("broken", "Broken", "https://example.org/broken.git", "main")
     broken(with_storage, with_storage.pipelines.create(acme.id, new))
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ci_daemon.command import main
-from storage import Build, BuildState, JobState, NewBuild, Pipeline
+from storage import Build, BuildState, JobState, NewBuild, Pipeline, PreviewSpec
 from tests.ci_daemon.remote.conftest import Printed, RunJson
 from tests.ci_daemon.scripted_service import ScriptedBuild, ScriptedService
 from tests.e2e.pipelines import Graph
@@ -132,3 +132,38 @@ def test_a_refused_token_leads_to_login(
     monkeypatch.setenv("CI_DAEMON_TOKEN", "ci_wrong")
     assert main(["build", "show", failed]) == 1
     assert "sign in with `ci-daemon login URL`" in capsys.readouterr().err
+
+
+@pytest.fixture
+def previewed(service: ScriptedService, pipeline: Pipeline) -> str:
+    """The name of a build whose job ``site`` has a preview."""
+    jobs = [new_job("lint"), new_job("site", preview=PreviewSpec(8000, "serve").document)]
+    build = service.storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=IR), jobs)
+    service.storage.previews.add(build, service.storage.jobs.of_build(build.id)[1], "a-disk")
+    return f"{service.org}/web/1"
+
+
+def test_previews_are_listed_opened_and_ended(
+    service: ScriptedService, previewed: str, printed: Printed, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+):
+    """A member is let in by a URL of their own; one that has ended, and a step without one, say so."""
+    assert printed("preview", "list", previewed)[1].split()[:2] == ["site", "asleep"]
+    (listed,) = run_json("preview", "list", previewed)
+    entered = run_json("preview", "open", f"{previewed}/site")["url"]
+    assert entered.startswith(f"{listed['url']}/.ci-daemon/enter?token=")
+    assert run_json("preview", "end", f"{previewed}/site") == {"ended": listed["id"]}
+    assert "a member ended it" in printed("preview", "list", previewed)[1]
+    for step, why in (("site", "has ended: a member ended it"), ("lint", "has no preview")):
+        assert main(["preview", "open", f"{previewed}/{step}"]) == 1
+        assert why in capsys.readouterr().err
+
+
+def test_on_the_box_a_preview_is_opened_at_its_address(
+    service: ScriptedService, previewed: str, run_json: RunJson, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CI_DAEMON_STATE_DIR", str(service.storage.directory))
+    (listed,) = run_json("preview", "list", previewed)
+    opened = urlsplit(run_json("preview", "open", f"{previewed}/site")["url"])
+    assert opened.netloc == f"preview-{listed['id']}.localhost:8800"
+    run_json("preview", "end", f"{previewed}/site")
+    assert service.storage.previews.there() == []
