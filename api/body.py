@@ -17,7 +17,7 @@ from storage import immutable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from storage import User
+    from storage import NewEntry, User
 
 B = TypeVar("B")
 
@@ -85,6 +85,17 @@ def given(body: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not ABSENT}
 
 
+@immutable
+class OwnEntry:
+    """The audit's entry of a request, which an operation may write in the transaction of its change.
+
+    ``make`` returns it. Who has written it calls ``wrote``, and nobody writes another one.
+    """
+
+    make: Callable[[], NewEntry]
+    wrote: Callable[[], None]
+
+
 class Sender(Protocol):
     """The caller of an operation, as the creation of a build sees it."""
 
@@ -96,6 +107,11 @@ class Sender(Protocol):
     @property
     def budget_id(self) -> int | None:
         """The API key whose budget pays for what is asked for; None if it has none."""
+        ...
+
+    @property
+    def entry(self) -> OwnEntry | None:
+        """The audit's entry of its request; None in a command, which writes it itself."""
         ...
 
     @property

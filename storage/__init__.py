@@ -129,7 +129,7 @@ if TYPE_CHECKING:
         TokenLimits,
         User,
     )
-    from storage.records.audit import AuditEntry, AuditFilter
+    from storage.records.audit import AuditEntry, AuditFilter, NewEntry
     from storage.records.billing import (
         BuildUsage,
         Coupon,

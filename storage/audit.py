@@ -13,11 +13,11 @@ import peewee
 from storage.database.clock import SystemClock, to_micros
 from storage.database.connection import Database
 from storage.database.schema import schema_of_release, version
-from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
+from storage.database.statements import NEWEST, Columns, Query, Slots, Write, first, insert_into, slot
 from storage.documents import Page
 from storage.files.kinds import DATABASE
 from storage.models.service import AuditRow
-from storage.records.audit import AuditEntry, AuditFilter
+from storage.records.audit import AuditEntry, AuditFilter, NewEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,6 +35,7 @@ _BATCH = 1000
 
 _INDEXED = tuple(product((False, True), repeat=3))
 _ENTRY = Columns.of(AuditEntry, AuditRow)
+_NEW: Slots[NewEntry] = Slots(NewEntry, AuditRow)
 _ACTIONS = """
 WITH RECURSIVE found (action) AS (
     SELECT min(action) FROM audit_entries
@@ -97,17 +98,12 @@ class Audit:
         organization: str | None = None,
     ) -> None:
         """Append an entry, in the caller's transaction if there is one."""
+        self.add(NewEntry(actor, action, subject, note, origin, organization))
+
+    def add(self, entry: NewEntry) -> None:
+        """Append an entry, in the caller's transaction if there is one."""
         with self._database.write():
-            self._insert.run(
-                uuid=str(uuid4()),
-                at=self._database.now(),
-                actor=actor,
-                action=action,
-                subject=subject,
-                note=note,
-                origin=origin,
-                organization=organization,
-            )
+            self._insert.run(uuid=str(uuid4()), at=self._database.now(), **_NEW(entry))
 
     def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
         """Return the ``wanted`` entries past the key ``after``, newest first."""

@@ -89,6 +89,7 @@ class Storage:
     concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
     _build_settings = _part(lambda self: self._bounds or parts.BuildSettings())
     _job_inserter = _part(lambda self: parts.JobInserter(self._database, self._build_settings))
+    audit = _part(lambda self: parts.Audit(self._database))
     _build_inserter = _part(
         lambda self: parts.BuildInserter(
             self._database,
@@ -97,6 +98,7 @@ class Storage:
             self.idempotency_keys,
             self.concurrency_groups,
             self._job_inserter,
+            self.audit,
             strict_shell=self._strict_shell,
         )
     )
@@ -172,7 +174,6 @@ class Storage:
     kept_disks = _part(lambda self: parts.KeptDisks(self._database, self.billing, self.ledger))
     previews = _part(lambda self: parts.Previews(self._database))
     terminals = _part(lambda self: parts.Terminals(self._database))
-    audit = _part(lambda self: parts.Audit(self._database))
     force_finish = _part(lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases))
     usage = _part(lambda self: parts.UsageReport(self._database))
     service_failures = _part(lambda self: parts.ServiceFailures(self._database))

@@ -22,6 +22,7 @@ from storage import (
     KeyUse,
     KeyUsed,
     NewBuild,
+    NewEntry,
     Organization,
     Pipeline,
     PipelineGone,
@@ -189,7 +190,7 @@ class BuildCreation:
         def repeated(body: RebuildRequest, key: RequestKey | None) -> Build:
             try:
                 new, source_url = rebuild_of(self._storage, build, body.source or "api", key)
-                asked = replace(new, created_by=_user_id(call), budget_id=call.budget_id, debug=bool(body.debug))
+                asked = _asked(call, new, body)
                 return self._create(call, pipeline, asked, source_url)
             except SourceGone:
                 raise source_expired(build) from None
@@ -210,7 +211,7 @@ class BuildCreation:
                 message = f"build {build.number} is of a fork's pull request, of which nothing is taken over"
                 raise ApiError("deployment_not_kept", message)
             new, _ = rebuild_of(self._storage, build, body.source or "api", key)
-            asked = replace(new, created_by=_user_id(call), budget_id=call.budget_id, debug=bool(body.debug))
+            asked = _asked(call, new, body)
             try:
                 added = roll_back(self._storage, self._limits, pipeline, asked, build, job)
             except NotKept as error:
@@ -219,7 +220,7 @@ class BuildCreation:
                 ) from None
             except SourceGone:
                 raise source_expired(build) from None
-            return self._announce(added)
+            return self._announce(call, added)
 
         return self._once(call, pipeline, submission, repeated)
 
@@ -338,6 +339,7 @@ class BuildCreation:
             created_by=_user_id(call),
             budget_id=call.budget_id,
             inputs=body.inputs or {},
+            entry=_entry(call),
             verified_ref=f"refs/heads/{body.branch}" if role.covers(Role.ADMIN) else None,
         )
         return self._create(call, pipeline, new, by_slug.source_url if by_slug else None)
@@ -346,12 +348,14 @@ class BuildCreation:
         """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
         if new.pipeline_ir is None or not new.pipeline_ir.strip():
             return self._render(call, pipeline, new, source_url)
-        return self._announce(add_planned(self._storage, self._limits, pipeline, new, refused=True))
+        return self._announce(call, add_planned(self._storage, self._limits, pipeline, new, refused=True))
 
-    def _announce(self, added: AddedBuild) -> Build:
+    def _announce(self, call: Sender, added: AddedBuild) -> Build:
         """Tell the engine of a planned build. Raises the rejection of one that is invalid."""
         if added.build.error_code is not None:
             raise plan_rejection(added.build)
+        if call.entry is not None:
+            call.entry.wrote()
         self._engine.jobs_added(added.build.id, need_vms=added.needs_vms)
         return added.build
 
@@ -362,7 +366,7 @@ class BuildCreation:
             raise no_source(self._storage, pipeline, new)
         slot = self._renders.slot_for_new_build(pipeline.organization_id)
         try:
-            build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None), url)
+            build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None, entry=None), url)
             self._engine.render(build.id)
         except BaseException:
             slot.release()
@@ -386,6 +390,21 @@ class BuildCreation:
 
 def _user_id(call: Sender) -> int | None:
     return None if call.user is None else call.user.id
+
+
+def _entry(call: Sender) -> NewEntry | None:
+    return None if call.entry is None else call.entry.make()
+
+
+def _asked(call: Sender, repeated: NewBuild, body: RebuildRequest | RollBackRequest) -> NewBuild:
+    """Return a build that repeats another one, as the caller asked for it."""
+    return replace(
+        repeated,
+        created_by=_user_id(call),
+        budget_id=call.budget_id,
+        debug=bool(body.debug),
+        entry=_entry(call),
+    )
 
 
 def _key(call: Sender, pipeline: Pipeline, submission: Submission[Any]) -> RequestKey | None:

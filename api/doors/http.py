@@ -176,7 +176,9 @@ def call_of(
 ) -> Call:
     """Return the call of a request."""
     gone = req.env.get("waitress.client_disconnected", never)
-    return Call(service, caller, gone, Visitor(req, resp, service.storage, limits))
+    own = req.context.get("own_entry")
+    visitor = Visitor(req, resp, service.storage, limits)
+    return Call(service, caller, gone, visitor, None if own is None else own(req, resp))
 
 
 class _Resource:

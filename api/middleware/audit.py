@@ -6,7 +6,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from storage import DatabaseUnavailable, pattern
+from api.body import OwnEntry
+from storage import DatabaseUnavailable, NewEntry, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.middleware.client_addresses import ClientAddresses
-    from api.openapi.operations import Endpoint, Operation, Routes
+    from api.openapi.operations import Endpoint, Routes
     from api.request import ApiRequest
     from storage import Storage
 
@@ -44,8 +45,8 @@ class AuditTrail:
 
     It finds the operation by route and method, and `Routes` accepts no responder that changes something without one: a
     page's form has the operation that it performs. The entry is written after the change and before the response is
-    sent. It contains values of the path, the new row's name, the reason of an answer to a gate and the limits of a
-    secret; no token, query or other part of a body.
+    sent, unless the operation has written it with the change. It contains values of the path, the new row's name, the
+    reason of an answer to a gate and the limits of a secret; no token, query or other part of a body.
     """
 
     def __init__(self, storage: Storage, routes: Routes, addresses: ClientAddresses) -> None:
@@ -56,8 +57,10 @@ class AuditTrail:
     def process_resource(
         self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
     ) -> None:
-        """Note the parameters of the path."""
+        """Note the parameters of the path, and what gives an operation its entry, if it writes that itself."""
         req.context.named = dict(params)
+        if req.method in _CHANGING:
+            req.context.own_entry = self._own_entry
 
     def process_response(
         self,
@@ -70,26 +73,44 @@ class AuditTrail:
         endpoint = None if req.uri_template is None else self._routes.endpoint(req.uri_template, req.method)
         if endpoint is None or endpoint.method.upper() not in _CHANGING:
             return
-        if (outcome := _outcome(endpoint, resp)) is not None:
-            self._write(req, resp, endpoint.operation, outcome)
-
-    def _write(self, req: ApiRequest, resp: falcon.Response, operation: Operation, outcome: str) -> None:
-        named: dict[str, str] = req.context.get("named") or {}
-        record = resp.context.get("record")
-        subject = subject_of(req.uri_template or "", named, record, resp.context.get("build_number"))
-        caller = req.context.get("caller")
-        actor = req.context.get("actor") or (_NOBODY if caller is None else caller.user.email)
-        organization = named.get("org") or _slug_of(resp)
-        effect = getattr(record, "effect", None)
-        door = "console" if self._routes.is_page(req.uri_template or "", req.method) else "api"
-        said = "" if outcome else detail_of(operation.id, record)
-        note = f"{outcome}{said}{'' if effect is None else f'{effect}, '}{door}, request {req.request_id}"
-        origin = self._addresses.address(req)
+        outcome = _outcome(endpoint, resp)
+        if outcome is None or req.context.get("audited"):
+            return
+        said = outcome or detail_of(endpoint.operation.id, resp.context.get("record"))
+        entry = self._entry(req, resp, endpoint.operation.id, said)
         try:
-            self._audit.write(actor, operation.id, subject, note, origin=origin, organization=organization)
+            self._audit.add(entry)
         except DatabaseUnavailable:
-            change = {"actor": actor, "action": operation.id, "subject": subject, "origin": origin}
+            change = {name: getattr(entry, name) for name in ("actor", "action", "subject", "origin")}
             _log.exception("a change was made but could not be written to the audit", extra=change)
+
+    def _own_entry(self, req: ApiRequest, resp: falcon.Response) -> OwnEntry:
+        def make() -> NewEntry:
+            operation = self._routes.operation(req.uri_template or "", req.method)
+            if operation is None:
+                raise TypeError(f"{req.uri_template} changes something without an operation")
+            return self._entry(req, resp, operation.id)
+
+        def wrote() -> None:
+            req.context.audited = True
+
+        return OwnEntry(make, wrote)
+
+    def _entry(self, req: ApiRequest, resp: falcon.Response, operation: str, said: str = "") -> NewEntry:
+        """Return the entry of a request, with the beginning of its note; the answer may not be there yet."""
+        path, named = req.uri_template or "", req.context.get("named") or {}
+        record = resp.context.get("record")
+        caller = req.context.get("caller")
+        effect = getattr(record, "effect", None)
+        door = "console" if self._routes.is_page(path, req.method) else "api"
+        return NewEntry(
+            actor=req.context.get("actor") or (_NOBODY if caller is None else caller.user.email),
+            action=operation,
+            subject=subject_of(path, named, record, resp.context.get("build_number")),
+            note=f"{said}{'' if effect is None else f'{effect}, '}{door}, request {req.request_id}",
+            origin=self._addresses.address(req),
+            organization=named.get("org") or _slug_of(resp),
+        )
 
 
 def _outcome(endpoint: Endpoint, resp: falcon.Response) -> str | None:

@@ -28,7 +28,7 @@ from typing import (
     get_type_hints,
 )
 
-from api.body import Submission
+from api.body import OwnEntry, Submission
 from api.errors.catalog import ApiError
 from api.operations.service import Service, WithService
 from storage import Build, Caller, Organization, Page, Pipeline, Role, Scope, User, immutable
@@ -95,6 +95,9 @@ class Call(WithService):
 
     sender: Visitor | None = None
     """The browser or program that a person may sign in from; None in a command."""
+
+    entry: OwnEntry | None = None
+    """The audit's entry of its request; None in a command, which writes it itself."""
 
     @property
     def visitor(self) -> Visitor:

@@ -6,6 +6,7 @@ See wire-decisions.md, "Idempotency".
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from storage.records.jobs import JobErrorCode, JobState, NewJob, Shape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from storage.audit import Audit
     from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
     from storage.files.sources import Sources
@@ -52,6 +54,7 @@ class BuildInserter:
         keys: IdempotencyKeys,
         groups: ConcurrencyGroups,
         jobs: JobInserter,
+        audit: Audit,
         *,
         strict_shell: bool,
     ) -> None:
@@ -63,6 +66,7 @@ class BuildInserter:
         self._groups = groups
         self._host_strict_shell = strict_shell
         self._jobs = jobs
+        self._audit = audit
         self._next_number = Query(
             database,
             lambda: (
@@ -149,6 +153,8 @@ class BuildInserter:
                 self._jobs.insert(build, jobs, now)
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
+                if new.entry is not None and not state.terminal:
+                    self._audit.add(replace(new.entry, subject=f"{new.entry.subject}/{number}"))
                 return build
         except DatabaseNotSynced:
             raise  # the build may be stored; if it is not, its archive is removed as an orphan

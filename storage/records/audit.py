@@ -31,6 +31,18 @@ class AuditEntry:
 
 
 @immutable
+class NewEntry:
+    """An entry to write, with the fields of `AuditEntry`."""
+
+    actor: str
+    action: str
+    subject: str
+    note: str
+    origin: str | None = None
+    organization: str | None = None
+
+
+@immutable
 class AuditFilter:
     """A query for entries; all fields that are set must match.
 

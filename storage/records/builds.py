@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from storage.records.audit import NewEntry
+
 
 class BuildState(StrEnum):
     """The state of a build, which follows from the states of its jobs.
@@ -152,6 +154,9 @@ class NewBuild:
     ref: str | None = None
     concurrency: Concurrency | None = None
     """The group that its file declares, in place of its pipeline's."""
+
+    entry: NewEntry | None = None
+    """The audit's entry of the request for it, to which its number is added; a failed build has none."""
 
     verified_event: VerifiedEvent = VerifiedEvent.API
     base_commit: str | None = None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from types import SimpleNamespace
 
+import apsw
 import pytest
 
 from api.middleware.audit import detail_of
 from storage import NewBuild, NewEnvironment
-from tests.api.world import World
+from storage.files import DATABASE
+from tests.api.world import HELLO, World
 from tests.records import new_job
 
+BUILD = {"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO}
 LIMITED = SimpleNamespace(branches=("main", "v*"), events=("push",))
 
 
@@ -53,3 +57,39 @@ def test_the_audit_has_details_of_answers_and_limits(world: World):
     assert notes["approveJob"].startswith('reason "seen on staging", api, ')
     assert notes["setOrganizationSecret"].startswith("branches main, api, ")
     assert "hunter2" not in notes["setOrganizationSecret"]
+
+
+def test_a_build_and_its_entry_are_written_together(world: World):
+    """A build whose entry cannot be written is not made, and what asks for it is told."""
+    ada = world.sign_up("ada@example.org")
+    pipeline = ada.pipeline()
+    builds = f"{pipeline.path}/builds"
+    made = ada.client.simulate_post(builds, json=BUILD)
+    again = ada.client.simulate_post(f"{builds}/{made.json['number']}/rebuild")
+    entries = world.storage.audit.page(10, None).rows
+    assert [(each.action, each.subject) for each in entries[:2]] == [
+        ("rebuildBuild", f"{ada.org}/demo/1/2"),
+        ("createBuild", f"{ada.org}/demo/1"),
+    ]
+    assert len([each for each in entries if each.action.endswith("Build")]) == 2
+    assert entries[1].note == f"api, request {made.headers['x-request-id']}"
+    assert entries[0].note == f"api, request {again.headers['x-request-id']}"
+    with closing(apsw.Connection(str(world.storage.directory / DATABASE))) as connection:
+        connection.execute("CREATE TRIGGER no BEFORE INSERT ON audit_entries BEGIN SELECT RAISE(FAIL, 'no'); END")
+        assert ada.client.simulate_post(builds, json=BUILD).status_code == 500
+        connection.execute("DROP TRIGGER no")
+    assert ada.client.simulate_get(f"{builds}/3").status_code == 404
+    assert ada.client.simulate_post(builds, json=BUILD).json["number"] == 3
+
+
+def test_a_repeated_request_leaves_an_entry_of_its_own(world: World):
+    ada = world.sign_up("ada@example.org")
+    builds, key = f"{ada.pipeline().path}/builds", {"Idempotency-Key": "once"}
+    first, second = (ada.client.simulate_post(builds, json=BUILD, headers=key) for _ in range(2))
+    assert first.json["number"] == second.json["number"] == 1
+    entries = world.storage.audit.page(2, None).rows
+    assert [each.note.split()[-1] for each in entries] == [
+        second.headers["x-request-id"],
+        first.headers["x-request-id"],
+    ]
+    assert [each.subject for each in entries] == [f"{ada.org}/demo/1"] * 2
