@@ -30,15 +30,18 @@ def _paths_of(condition: Condition | None) -> Iterator[str]:
         yield from _paths_of(condition.not_)
 
 
-def unmet(condition: Condition | None, built: Built | None, cell: Mapping[str, str]) -> str | None:
+def unmet(
+    condition: Condition | None, built: Built | None, cell: Mapping[str, str], *, turned: bool = False
+) -> str | None:
     """Return why a condition does not hold for a build and the values of a cell; None if it holds.
 
-    If it is not known what is built, all holds that does not ask about the cell.
+    If it is not known what is built, all holds that does not ask about the cell. If it is not known which files have
+    changed, ``paths`` are what lets the job run: they hold unless the condition is ``turned`` round by a ``not``.
     """
-    return None if condition is None else next(_unmet(condition, built, cell), None)
+    return None if condition is None else next(_unmet(condition, built, cell, turned=turned), None)
 
 
-def _unmet(condition: Condition, built: Built | None, cell: Mapping[str, str]) -> Iterator[str]:
+def _unmet(condition: Condition, built: Built | None, cell: Mapping[str, str], *, turned: bool) -> Iterator[str]:
     for axis, values in (condition.matrix or {}).items():
         if cell.get(axis) not in values:
             yield f"{axis} is {quoted(cell.get(axis, ''))}, and it runs for {_listed(values)}"
@@ -47,10 +50,14 @@ def _unmet(condition: Condition, built: Built | None, cell: Mapping[str, str]) -
     yield from _unmet_texts(condition, built)
     if condition.fork is not None and condition.fork is not built.fork:
         yield "it runs for forks alone" if condition.fork else "it does not run for forks"
-    if condition.paths is not None and not concerned_by(condition.paths, built.changed):
+    if condition.paths is not None and not _concerned(condition.paths, built, turned=turned):
         yield f"no file has changed that matches {_listed(condition.paths)}"
-    if condition.not_ is not None and unmet(condition.not_, built, cell) is None:
+    if condition.not_ is not None and unmet(condition.not_, built, cell, turned=not turned) is None:
         yield 'all of its "not" holds'
+
+
+def _concerned(globs: Sequence[str], built: Built, *, turned: bool) -> bool:
+    return not turned if built.changed is None else concerned_by(globs, built.changed)
 
 
 def _unmet_texts(condition: Condition, built: Built) -> Iterator[str]:

@@ -44,6 +44,10 @@ def skipped(condition: str, built: Built | None) -> str | None:
         ("{paths: src}", DOCS, 'no file has changed that matches "src"'),
         ("{paths: ['!docs', '!*.md']}", DOCS, 'no file has changed that matches "!docs" or "!*.md"'),
         ("{paths: src}", PUSH, None),  # nobody knows
+        ("{not: {paths: src}}", PUSH, None),
+        ("{not: {branch: main, paths: src}}", PUSH, None),
+        ("{not: {not: {paths: src}}}", PUSH, None),
+        ("{not: {paths: docs}}", DOCS, 'all of its "not" holds'),
         ("{not: {branch: main}}", DOCS, None),
         ("{not: {branch: main, event: tag}}", PUSH, None),
         ("{not: {branch: main, event: push}}", PUSH, 'all of its "not" holds'),
