@@ -84,6 +84,7 @@ def _with_what_they_need(
     jobs: Mapping[str, Located], found: Mapping[str, tuple[Job, Omissions]], common: Condition, omissions: Omissions
 ) -> tuple[Job, ...]:
     """Return the jobs all of whose needs are kept, under the conditions of these."""
+    found = {name: (replace(job, needs=_needs(job, found)), notes) for name, (job, notes) in found.items()}
     needs = {name: job.needs for name, (job, _) in found.items()}
     in_circles = circular(needs)
     for name in sorted(in_circles):
@@ -99,6 +100,22 @@ def _with_what_they_need(
         omissions.take(notes)
         kept[name] = replace(job, when=when)
     return tuple(kept[name] for name in found if name in kept)
+
+
+def _needs(job: Job, found: Mapping[str, tuple[Job, Omissions]]) -> tuple[str, ...]:
+    """Return what a job needs, also behind jobs that run after failures.
+
+    For GitHub a job has succeeded only if all before it have, however far.
+    """
+    if job.when.get("status") == "always":
+        return job.needs
+    needs = dict.fromkeys(job.needs)
+    left = list(needs)
+    for name in left:  # grows as it goes
+        if name in found and "status" in found[name][0].when:
+            left += [each for each in found[name][0].needs if each not in needs]
+            needs |= dict.fromkeys(found[name][0].needs)
+    return tuple(needs)
 
 
 def _whole_condition(at: Located, job: Job, kept: Mapping[str, Job], common: Condition) -> Condition:

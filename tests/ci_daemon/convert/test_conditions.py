@@ -115,6 +115,16 @@ def test_a_job_for_all_ends_waits_and_keeps_its_condition():
     assert runs(text, "d") == "main dev tag"
 
 
+def test_a_job_needs_what_is_behind_one_for_all_ends():
+    text = workflow("always()").replace("if: 'always()'", "needs: r, if: 'always()'")
+    text += "  r: {runs-on: docker, container: a, if: github.ref_type == 'tag', steps: [{run: z}]}\n"
+    text += "  f: {runs-on: docker, container: a, needs: t, if: failure(), steps: [{run: z}]}\n"
+    (pipeline,) = convert_github(read(text), "ci", Omissions("f"))
+    jobs = pipeline.document["jobs"]
+    assert [jobs[each]["needs"] for each in "tdf"] == [["r"], ["t", "r"], ["t", "r"]]
+    assert (runs(text, "t"), runs(text, "d")) == (ALL, "tag")  # GitHub skips d with r, though t runs
+
+
 MAIN = '$CI_COMMIT_BRANCH == "main"'
 PULL = '$CI_PIPELINE_SOURCE == "merge_request_event"'
 
