@@ -53,12 +53,14 @@ class Filter:
 class Words:
     """The words of a system for what filters name.
 
-    ``events`` are its events as those of here. ``tags_pass`` tells that builds of tags pass filters of branches.
+    ``events`` are its events as those of here. ``tags_pass`` tells that builds of tags pass filters of branches, and
+    ``all_pass_schedules`` that all builds but those of schedules pass filters of a schedule's name.
     """
 
     system: str
     events: Mapping[str, str]
     tags_pass: bool
+    all_pass_schedules: bool
 
 
 class FilterReader:
@@ -96,7 +98,8 @@ class FilterReader:
         if (cron := when.get("cron")).value is not None:
             why = "schedules have no names here: it runs for each schedule of the pipeline"
             self._omissions.lose(cron, f"{key}.cron", why)
-            builds = {event: each for event, each in builds.items() if event == "schedule"}
+            if not self._words.all_pass_schedules:
+                builds = {event: each for event, each in builds.items() if event == "schedule"}
         parts = {"branch": self._branches, "ref": self._refs, "repo": self._repositories}
         try:
             for name, narrow in (parts | {"path": self._files, "paths": self._files}).items():
@@ -157,7 +160,10 @@ class FilterReader:
         return dict.fromkeys(EVENTS, condition if included else {"not": condition})
 
     def _files(self, given: Located, key: str) -> Builds:
-        """Return the builds of changed files, which are asked of pushes and pull requests alone."""
+        """Return the builds of changed files, which are asked of pushes and pull requests alone.
+
+        What is excluded tells of builds all of whose files are, not which files are looked for.
+        """
         if given.mapping():
             only(given, frozenset({"include", "exclude", "on_empty", "ignore_message"}), key)
             if given.get("ignore_message").value is not None:
@@ -165,15 +171,18 @@ class FilterReader:
             if given.get("on_empty").value is False:
                 raise LeftOut(given, f"{key}.on_empty", "it runs here where nobody knows which files have changed")
         included, excluded = _lists(given, key, more=frozenset({"on_empty", "ignore_message"}))
-        found = []
-        for mark, patterns in (("", included), ("!", excluded)):
+        found: list[list[str]] = [[], []]
+        for place, patterns in enumerate((included, excluded)):
             for each in patterns:
                 glob = file_glob(each)
                 if glob is None:
                     raise LeftOut(given, key, f"the pattern {label(each)} has no counterpart here")
                 tell_of_folders(given, key, glob, self._omissions)
-                found.append(f"{mark}{glob}")
-        return {event: {"paths": found} if event in _WITH_FILES and found else {} for event in EVENTS}
+                found[place].append(f"!{glob}" if place else glob)
+        conditions: list[Condition] = [{"paths": globs} for globs in found if globs]
+        if len(conditions) > 1:
+            conditions = [{**conditions[0], "not": {"not": conditions[1]}}]
+        return {event: conditions[0] if event in _WITH_FILES and conditions else {} for event in EVENTS}
 
     def _globs(self, at: Located, patterns: Iterable[str], key: str) -> list[str]:
         """Return globs of names, of which ``*`` matches ``/``, too, here. Raises LeftOut."""

@@ -57,7 +57,7 @@ _DRONE = Dialect(
         }
     ),
 )
-_WORDS = Words("Drone", _EVENTS, tags_pass=False)
+_WORDS = Words("Drone", _EVENTS, tags_pass=False, all_pass_schedules=False)
 _KEYS = frozenset(
     {"kind", "type", "name", "steps", "trigger", "depends_on", "clone", "platform", "services", "workspace", "volumes"}
     | {"environment", "image_pull_secrets", "node", "concurrency"}

@@ -54,7 +54,7 @@ _WOODPECKER = Dialect(
         }
     ),
 )
-_WORDS = Words("Woodpecker", _EVENTS, tags_pass=True)
+_WORDS = Words("Woodpecker", _EVENTS, tags_pass=True, all_pass_schedules=True)
 _KEYS = frozenset(
     {"when", "steps", "pipeline", "services", "clone", "skip_clone", "matrix", "depends_on", "runs_on", "labels"}
     | {"workspace", "variables", "platform", "version", "branches"}

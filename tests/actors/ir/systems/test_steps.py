@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.ir import Built
 from actors.ir.systems import NotReadable
 from tests.actors.ir.systems.translation import BUILDS, Translated
 
@@ -227,6 +228,8 @@ def test_files_in_a_circle_are_refused():
         ("[{event: push, branch: main}, {event: pull_request}]", "main pull other"),
         ("{event: {exclude: [tag, pull_request]}}", "main dev nightly asked"),
         ("{event: cron}", "nightly"),
+        ("{event: cron, cron: x}", "nightly"),
+        ("{event: [pull_request, cron], cron: x}", "pull other nightly"),
         ("{event: manual}", "asked"),
         ("{ref: refs/tags/v*}", "tag"),
         ("{ref: refs/heads/main}", "main nightly"),
@@ -236,6 +239,23 @@ def test_a_step_runs_in_the_builds_of_its_filter(when: str, builds: str):
     found = Translated.woodpecker(steps(A, f"{{name: t, image: x, commands: [t], when: {when}}}"))
     assert found.runs("t") == builds
     assert found.runs("a") == ALL
+
+
+def test_a_schedule_of_drone_is_for_no_other_builds():
+    step = "{name: t, image: x, commands: [t], when: {event: [push, cron], cron: x}}"
+    found = Translated.drone(f"kind: pipeline\nname: d\nsteps: [{A}, {step}]\n")
+    assert found.runs("t") == "nightly"
+
+
+@pytest.mark.parametrize(
+    ("changed", "has_run"),
+    [(["src/a.md", "b.txt"], True), (["src/a.md"], False), (["b.txt"], False), (["src/a.c"], True), (None, True)],
+)
+def test_files_that_are_excluded_hide_no_others(changed: list[str] | None, has_run: bool):
+    when = "{event: push, path: {include: ['src/**'], exclude: ['**/*.md']}}"
+    found = Translated.woodpecker(steps(A, f"{{name: t, image: x, commands: [t], when: {when}}}"))
+    jobs = found.plan(Built(event="push", branch="main", changed=changed)).jobs
+    assert [job.skipped is None for job in jobs if job.step_key == "t"] == [has_run]
 
 
 @pytest.mark.parametrize(
