@@ -45,6 +45,7 @@ _NO_CREDIT = "the organization has no credit left"
 _NO_BUDGET = "the budget of the API key that began its build is spent"
 _FULL = "it filled the disk of its VM, or the host's"
 _LOST = "its VM is gone"
+_ENDED = "it has ended"
 LATE = "its time is up"
 
 
@@ -252,9 +253,10 @@ class Previews:
 
         def hold(hold_id: int) -> None:
             self._require_place(preview)
-            self._storage.previews.begin(preview.id, hold_id)
+            if not self._storage.previews.begin(preview.id, hold_id):
+                raise _Failed(_ENDED)
 
-        vm.fork = self._forks.make(
+        fork = self._forks.make(
             build,
             job,
             before=False,
@@ -264,10 +266,15 @@ class Previews:
             held=hold,
             disk=disk,
         )
+        with self._lock:
+            vm.fork = fork
+            wanted = self._vms.get(preview.uuid) is vm
+        if not wanted:  # what ended it meanwhile found no VM to end
+            raise _Failed(_ENDED)
         spec = vms.CommandSpec(
             command=vm.spec.command,
             strict=build.strict_shell,
-            env={**vm.fork.variables, "PORT": str(vm.spec.port)},
+            env={**fork.variables, "PORT": str(vm.spec.port)},
             seconds=_LONGEST_SECONDS,
             grace=1.0,
             output_limit=2 * _MOST_SHOWN,

@@ -120,10 +120,13 @@ class Parser(HTTPRequestParser):
         return _REPORTS.fullmatch(self.path) is not None
 
     @property
-    def preview_host(self) -> str | None:
-        """The host of a preview that the request is for; None if it is for this service itself."""
-        host = str(self.headers.get("HOST") or "").lower()
-        return host if PREVIEW_HOST.fullmatch(host) else None
+    def preview(self) -> str | None:
+        """The UUID of the preview that the request is for; None if it is for this service itself.
+
+        It is one for every port that a request may name, so that no preview gets the threads of several.
+        """
+        found = PREVIEW_HOST.fullmatch(str(self.headers.get("HOST") or "").lower())
+        return None if found is None else found[1]
 
     @property
     def credentials(self) -> str:
@@ -134,7 +137,7 @@ class Parser(HTTPRequestParser):
     def _most_bytes(self) -> int:
         """The most bytes that the body of this request may have."""
         most: int = self.adj.max_request_body_size - 1
-        if self.preview_host is not None:
+        if self.preview is not None:
             return min(most, _PREVIEW_BODY)
         if self.reports or _TAKES_ARCHIVE.fullmatch(self.path):
             return most
@@ -323,9 +326,9 @@ class Channel(HTTPChannel):
         return self.refusal_writer.callers.of(cast("Parser", self.requests[0]), str(self.addr[0]))
 
     @property
-    def preview_host(self) -> str | None:
-        """The host of a preview that the next request is for, None for others."""
-        return cast("Parser", self.requests[0]).preview_host
+    def preview(self) -> str | None:
+        """The UUID of the preview that the next request is for, None for others."""
+        return cast("Parser", self.requests[0]).preview
 
     def know_caller(self, user: str) -> None:
         """Note the user who sent the request that is served now, by its id."""

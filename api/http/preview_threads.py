@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class PreviewThreads:
-    """Serves requests to previews in their order, of each host a few at a time. Safe in any thread."""
+    """Serves requests to previews in their order, of each preview a few at a time. Safe in any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,10 +36,10 @@ class PreviewThreads:
         self._alive = self._idle = 0
         self._closed = False
 
-    def add(self, host: str, task: Task) -> None:
-        """Serve a request to the preview at a host."""
+    def add(self, preview: str, task: Task) -> None:
+        """Serve a request to the preview with a UUID."""
         with self._changed:
-            waiting = self._waiting.setdefault(host, deque())
+            waiting = self._waiting.setdefault(preview, deque())
             if not self._closed and len(waiting) < _MOST_WAITING:
                 waiting.append(task)
                 if sum(map(len, self._waiting.values())) > self._idle and self._alive < _MOST:
@@ -70,16 +70,16 @@ class PreviewThreads:
     def _work(self) -> None:
         try:
             while (taken := self._next()) is not None:
-                host, task = taken
+                preview, task = taken
                 try:
                     copy_context().run(task.service)
                 except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                     _log.exception("a request to a preview failed in its worker thread")
                 finally:
                     with self._changed:
-                        self._served[host] -= 1
-                        if not self._served[host]:
-                            del self._served[host]
+                        self._served[preview] -= 1
+                        if not self._served[preview]:
+                            del self._served[preview]
                         self._changed.notify()
         finally:
             with self._changed:
@@ -87,7 +87,7 @@ class PreviewThreads:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[str, Task] | None:
-        """Return the next request and its host; None if there is none for a while, or at the end."""
+        """Return the next request and its preview; None if there is none for a while, or at the end."""
         with self._changed:
             self._idle += 1
             try:
@@ -99,12 +99,12 @@ class PreviewThreads:
                 self._idle -= 1
 
     def _take(self) -> tuple[str, Task] | None:
-        host = next((each for each in self._waiting if self._served[each] < _MOST_OF_ONE), None)
-        if host is None:
+        preview = next((each for each in self._waiting if self._served[each] < _MOST_OF_ONE), None)
+        if preview is None:
             return None
-        tasks = self._waiting.pop(host)
+        tasks = self._waiting.pop(preview)
         task = tasks.popleft()
         if tasks:
-            self._waiting[host] = tasks
-        self._served[host] += 1
-        return host, task
+            self._waiting[preview] = tasks
+        self._served[preview] += 1
+        return preview, task

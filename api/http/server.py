@@ -128,11 +128,11 @@ class Listener(TcpWSGIServer):
 
     def add_task(self, task: Task) -> None:  # type: ignore[override] # a Channel, which is one
         """Serve a request: one for a preview in threads of their own, so that it holds up no other."""
-        host = cast("Channel", task).preview_host
-        if host is None:
+        preview = cast("Channel", task).preview
+        if preview is None:
             self.workers.add_task(task)
         else:
-            self.previews.add(host, task)
+            self.previews.add(preview, task)
 
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body for a request that never reached the app."""

@@ -70,6 +70,9 @@ _NOT_SENT = _OF_CONNECTION | {"host", "content-length", "cookie", "origin", "exp
 _NOT_ANSWERED = _OF_CONNECTION | {"set-cookie", "clear-site-data", "strict-transport-security", "alt-svc", "location"}
 """Headers of answers that are not passed on: they would act on other hosts, or are rewritten."""
 
+_OF_PROXIES = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-")
+"""Beginnings of headers by which a proxy before the service would give out files of its own."""
+
 _LOWEST, _HIGHEST = 200, 599
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -250,7 +253,7 @@ class PreviewDoor:
         self, request: _Request, preview: Preview, answer: _Exchange, port_of_vm: int
     ) -> list[tuple[str, str]]:
         """Return the headers of an answer that are passed on, and ours."""
-        kept = [(name, value) for name, value in answer.headers if name.lower() not in _NOT_ANSWERED]
+        kept = [(name, value) for name, value in answer.headers if _is_passed_on(name.lower())]
         hosts = self.hosts
         for name, value in answer.headers:
             if name.lower() == "location" and hosts is not None:
@@ -444,10 +447,15 @@ def _of_own_host(location: str, port_of_vm: int, address: str) -> str:
     return location
 
 
+def _is_passed_on(header: str) -> bool:
+    return header not in _NOT_ANSWERED and not header.startswith(_OF_PROXIES)
+
+
 def _own_cookie(value: str) -> str | None:
     """Return a cookie for the preview's host alone; None for one that is not passed on."""
     name, *attributes = value.split(";")
     if name.strip().startswith("__Host-ci-"):
         return None
-    kept = [each for each in attributes if each.strip().partition("=")[0].lower() != "domain"]
+    # Browsers strip the name of an attribute on both sides.
+    kept = [each for each in attributes if each.partition("=")[0].strip().lower() != "domain"]
     return ";".join([name, *kept])

@@ -144,9 +144,9 @@ class Previews:
         """Return the disks of the previews that are not gone."""
         return self._disks.all()
 
-    def begin(self, preview_id: int, hold_id: int) -> None:
-        """Note the VM with which a preview wakes, in the caller's transaction."""
-        self._begin.run(id=preview_id, hold_id=hold_id, now=self._database.now())
+    def begin(self, preview_id: int, hold_id: int) -> bool:
+        """Note the VM with which a preview wakes, in the caller's transaction; False if it is gone."""
+        return self._begin.run(id=preview_id, hold_id=hold_id, now=self._database.now()) == 1
 
     def answers(self, preview_id: int) -> None:
         """Note that the program of a preview answers."""

@@ -12,7 +12,7 @@ import pytest
 
 from actors import PreviewSettings, RetentionSettings
 from actors.cleanup.retention import expire_kept_disks
-from actors.forks import Forks, PreviewFailed, PreviewGone, Previews, previews
+from actors.forks import Fork, Forks, PreviewFailed, PreviewGone, Previews, previews
 from actors.vms import Images, Provider
 from storage import BillingSettings, Build, LedgerSource, Preview, PreviewState, TokenLimits
 from tests.actors.conftest import Host
@@ -125,6 +125,27 @@ def test_one_that_nobody_pays_for_does_not_wake(site: Site):
     with pytest.raises(PreviewFailed, match="the organization has no credit left"):
         site.look(build)
     assert site.vms == []
+
+
+@pytest.mark.parametrize("when", ["before its VM is made", "after"])
+def test_one_that_ends_while_it_wakes_leaves_no_vm(site: Site, monkeypatch: pytest.MonkeyPatch, when: str):
+    """Neither does one that had ended when it was asked for, by a look from before."""
+    make, build, made = Forks.make, site.build(), list[str]()
+    preview = site.preview(build)
+
+    def ending(*args: Any, **options: Any) -> Fork:
+        if when != "after":
+            site.previews.end(preview, "a member ended it")
+        fork = make(*args, **options)
+        made.append(fork.lease.uuid)
+        site.previews.end(preview, "a member ended it")
+        return fork
+
+    monkeypatch.setattr(Forks, "make", ending)
+    with pytest.raises(PreviewFailed, match="it has ended"), site.previews.request(preview, 60):
+        pass
+    assert site.sleeps(build).why_ended == "a member ended it"
+    assert len(made) == (when == "after")
 
 
 def test_a_newer_build_of_its_branch_replaces_it(site: Site):

@@ -10,6 +10,7 @@ import pytest
 
 from api.http.preview_threads import PreviewThreads
 from api.http.workers import Task
+from tests.api.http.served import Served
 from tests.waiting import until
 
 
@@ -82,3 +83,19 @@ def test_hanging_programs_have_few_threads(crowd: Crowd):
     for each in [each for each in hung if each.begun.is_set()][:2]:
         each.released.set()
     assert late.begun.wait(60)
+
+
+def test_a_preview_has_its_threads_whatever_port_is_named(served: Served, monkeypatch: pytest.MonkeyPatch):
+    """A request may name any port after its host, also in other letters."""
+    uuid, asked = "9b2e6f0c-3f5b-4a3e-8a53-0d6f2f3b7a11", list[str]()
+    add = PreviewThreads.add
+
+    def noted(threads: PreviewThreads, preview: str, task: Task) -> None:
+        asked.append(preview)
+        add(threads, preview, task)
+
+    monkeypatch.setattr(PreviewThreads, "add", noted)
+    host = f"preview-{uuid}.previews.example.net"
+    for each in (host, host.upper(), f"{host}:1", f"{host}:65535"):
+        served.send(f"GET / HTTP/1.1\r\nHost: {each}\r\n\r\n".encode()).read()
+    assert asked == [uuid] * 4
