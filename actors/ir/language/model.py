@@ -16,6 +16,7 @@ from actors.ir.language.names import nearest
 from actors.ir.language.scalars import (
     Arguments,
     Audience,
+    ChangedGlobs,
     Cron,
     Duration,
     Environment,
@@ -29,9 +30,9 @@ from actors.ir.language.scalars import (
     KeptFolders,
     Line,
     Lines,
+    NameGlobs,
     OtherPipeline,
     Path,
-    Paths,
     Plain,
     Registry,
     Script,
@@ -155,21 +156,22 @@ Types = Annotated[list[Line], Field(min_length=1), Spelling(_types, ({"enum": li
 Problems = Annotated[list[Line], Field(min_length=1), Spelling(_problems, ({"type": "string"},))]
 SomeLines = Annotated[Lines, Field(min_length=1)]
 SomeValues = Annotated[Values, Field(min_length=1)]
-SomePaths = Annotated[Paths, Field(min_length=1)]
+SomePaths = Annotated[ChangedGlobs, Field(min_length=1)]
+SomeNames = Annotated[NameGlobs, Field(min_length=1)]
 SomeGlobs = Annotated[Globs, Field(min_length=1)]
 
 
 class PushTrigger(Strict):
     """Pushes to branches. Without keys it wants every branch."""
 
-    branches: SomeLines | None = Field(None, description="Globs of branches; `*` is any characters, `/` too.")
+    branches: SomeNames | None = Field(None, description="Globs of branches; `*` is any characters, `/` too.")
     paths: SomePaths | None = Field(None, description="Globs of files of which one must have changed; `!` excludes.")
 
 
 class PullRequestTrigger(Strict):
     """New and changed pull requests. Without keys it wants every one."""
 
-    branches: SomeLines | None = Field(None, description="Globs of target branches.")
+    branches: SomeNames | None = Field(None, description="Globs of target branches.")
     types: Types | None = Field(
         None,
         description="`opened`, `synchronize`, `reopened`, `edited`, `ready_for_review` or `closed`. By default the"
@@ -249,7 +251,7 @@ class Triggers(Strict):
     pull_request: Annotated[PullRequestTrigger | None, Spelling(_event, (_BOOLEAN, _NOTHING))] = Field(
         None, description="Pull requests: `true`, or which."
     )
-    tag: SomeLines | None = Field(None, description="Globs of tags.")
+    tag: SomeNames | None = Field(None, description="Globs of tags.")
     schedule: Annotated[list[ScheduleTrigger], Field(min_length=1, max_length=MOST_SCHEDULES)] | None = Field(
         None, description="Times at which it is built."
     )
@@ -283,6 +285,12 @@ def _events(value: object) -> object:
         if each not in EVENTS:
             raise wrong(f"there is no event {quoted(each)}{nearest(str(each), EVENTS)}")
     return one_or_many(value)
+
+
+def _negated(value: object) -> object:
+    if value == {}:
+        raise wrong("it says nothing, which always holds: so this condition never does")
+    return value
 
 
 def _workspace(value: object) -> str:
@@ -429,20 +437,24 @@ class Matrix(BaseModel):
 class Condition(Strict):
     """The builds that a job runs in. Lists mean any of them, keys all of them."""
 
-    branch: SomeLines | None = Field(None, description="Globs of branches. A fork's branch has its author before it.")
-    tag: SomeLines | None = Field(None, description="Globs of tags; a build of a branch has none.")
+    branch: SomeNames | None = Field(None, description="Globs of branches. A fork's branch has its author before it.")
+    tag: SomeNames | None = Field(None, description="Globs of tags; a build of a branch has none.")
     event: Events | None = Field(None, description="`push`, `tag`, `pull_request`, `schedule`, `pipeline` or `manual`.")
     paths: SomePaths | None = Field(
         None, description="Globs of files of which one must have changed; `!` excludes. It holds where nobody knows."
     )
     repository: SomeLines | None = Field(None, description="Globs of the repository's address.")
-    target_branch: SomeLines | None = Field(None, description="Globs of the branch that a pull request is for.")
+    target_branch: SomeNames | None = Field(None, description="Globs of the branch that a pull request is for.")
     fork: Flag | None = Field(None, description="`true` for builds of a fork's pull request, `false` for all others.")
-    inputs: dict[InputName, SomeValues] | None = Field(
+    inputs: Annotated[dict[InputName, SomeValues], Field(min_length=1)] | None = Field(
         None, description="Values of inputs, of which one must be given."
     )
-    matrix: dict[Line, SomeLines] | None = Field(None, description="Values of axes: the cells that run.")
-    not_: Condition | None = Field(None, alias="not", description="A condition that must not hold.")
+    matrix: Annotated[dict[Line, SomeLines], Field(min_length=1)] | None = Field(
+        None, description="Values of axes: the cells that run."
+    )
+    not_: Annotated[Condition, Spelling(_negated, ())] | None = Field(
+        None, alias="not", description="A condition that must not hold."
+    )
 
 
 class When(Condition):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from actors.ir.built import NAMED
+from actors.ir.built import EVENTS, NAMED
 from actors.ir.decoding import Fault, quoted
 from actors.ir.language.expansion import MOST_COMBINATIONS, cells_of, combinations_of, matrix_values
 from actors.ir.language.inputs import misfit, variable_of
@@ -46,6 +46,13 @@ _OF_STRANGERS: Mapping[str, str | None] = {
     "build.changed_files": None,
 }
 """The names that may not be part of a command, with the variables that jobs have for them."""
+
+_EVENTS_WITH: Mapping[str, frozenset[str]] = {
+    "branch": frozenset(EVENTS) - {"tag"},
+    "tag": frozenset({"tag", "manual"}),
+    "target_branch": frozenset({"pull_request", "manual"}),
+}
+"""The events whose builds can have what a key of a condition asks for."""
 
 _INPUTS = "inputs."
 """The beginning of the names of inputs in texts."""
@@ -233,7 +240,8 @@ def _of_services(job: Common, path: _Path) -> Iterator[Fault]:
 
 
 def _of_condition(job: Job, condition: Condition, path: _Path, inputs: Mapping[str, Input]) -> Iterator[Fault]:
-    """Yield the mistakes in what a condition says of the axes of a job, and of the inputs."""
+    """Yield the mistakes of a condition in axes and inputs, and in keys that never hold together."""
+    yield from _of_no_build(condition, path)
     for name, wanted in (condition.inputs or {}).items():
         if name not in inputs:
             hint = nearest(name, inputs) if inputs else ": `on.manual.inputs` declares none"
@@ -254,6 +262,18 @@ def _of_condition(job: Job, condition: Condition, path: _Path, inputs: Mapping[s
                 yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "matrix", axis, index))
     if condition.not_ is not None:
         yield from _of_condition(job, condition.not_, (*path, "not"), inputs)
+
+
+def _of_no_build(condition: Condition, path: _Path) -> Iterator[Fault]:
+    """Yield the mistake of keys that hold together for no build: every build would skip the job."""
+    if condition.branch is not None and condition.tag is not None:
+        message = 'no build has a tag and a branch, and keys mean all of them: it never holds beside "branch"'
+        yield Fault(BuildErrorCode.INVALID_IR, message, (*path, "tag"))
+        return
+    for key, possible in _EVENTS_WITH.items():
+        if getattr(condition, key) is not None and condition.event and possible.isdisjoint(condition.event):
+            message = f'no build for {" or ".join(map(quoted, condition.event))} has one: it never holds beside "event"'
+            yield Fault(BuildErrorCode.INVALID_IR, message, (*path, key))
 
 
 def _of_cycle(pipeline: Pipeline) -> Iterator[Fault]:

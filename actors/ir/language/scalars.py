@@ -44,6 +44,12 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _OWN_HOSTS = frozenset({"localhost", "vm"})
 """Host names that every job has."""
 
+_CHOICE = re.compile(r"\{[^{}]*,[^{}]*\}|[@+?*!]\([^()]*\|[^()]*\)")
+"""A choice in globs of other systems, such as ``{a,b}``, which is no more than its characters here."""
+
+_NOT_IN_NAMES = frozenset("[\\^~ ")
+"""Characters that no branch and no tag can have, which begin more in other systems' patterns."""
+
 _NAME = re.compile(r"\$\{\{[^{}]*\}\}")
 """A name in a text, which is replaced before the text is used."""
 
@@ -308,8 +314,34 @@ def _arguments(value: object) -> object:
         raise wrong(f"expected arguments, got {quoted(text)}: {str(error).lower()}") from None
 
 
+def _without_choice(glob: str) -> str:
+    if (found := _CHOICE.search(glob)) is not None:
+        raise wrong(f"{quoted(found[0])} is no choice here: make an entry of the list for each of its parts")
+    return glob
+
+
+def _changed_glob(value: object) -> str:
+    return _without_choice(_path(value))
+
+
+def _name_glob(value: object) -> str:
+    """Return a glob of branches or tags, if it can match any."""
+    text = _without_choice(_line(value))
+    if text.startswith("!"):
+        raise wrong(
+            f'nothing is excluded here: list what is wanted, or say it under "not" of "when", got {quoted(text)}'
+        )
+    if (character := next(filter(_NOT_IN_NAMES.__contains__, _NAME.sub("", text)), None)) is not None:
+        raise wrong(f'no branch or tag has {quoted(character)} in its name, and only "*" and "?" stand for others')
+    if text.startswith(("/", "refs/heads/", "refs/tags/")):
+        raise wrong(
+            f'expected a glob of names as "main" or "v*", without a slash or "refs/" before, got {quoted(text)}'
+        )
+    return text
+
+
 def _glob(value: object) -> str:
-    text = _path(value)
+    text = _without_choice(_path(value))
     if text.startswith("!"):
         raise wrong(f"nothing is excluded here: expected a glob of files that are wanted, got {quoted(text)}")
     return text
@@ -441,14 +473,23 @@ Registry = Annotated[str, _of_form(_REGISTRY, 'the host of a registry, such as "
 Source = Annotated[str, _of_form(_SOURCE, 'a pipeline, or one and its branch as "base-image@main"')]
 """A pipeline, perhaps with one of its branches after an @."""
 
+ChangedGlob = Annotated[str, Spelling(_changed_glob, (_STRING,), alone=True)]
+"""A path or glob inside the workspace, which excludes if it begins with ``!``."""
+
+NameGlob = Annotated[str, Spelling(_name_glob, (_STRING,), alone=True)]
+"""A glob of branches or tags."""
+
 Lines = Annotated[list[Line], Spelling(one_or_many, (_ANY_SCALAR,))]
 """One text, or a list of them."""
 
 Values = Annotated[list[Value], Spelling(one_or_many, (_STRING, {"type": "boolean"}, {"type": "number"}))]
 """One value, or a list of them."""
 
-Paths = Annotated[list[Path], Spelling(one_or_many, (_STRING,))]
+ChangedGlobs = Annotated[list[ChangedGlob], Spelling(one_or_many, (_STRING,))]
 """One path or glob, or a list of them."""
+
+NameGlobs = Annotated[list[NameGlob], Spelling(one_or_many, (_ANY_SCALAR,))]
+"""One glob of branches or tags, or a list of them."""
 
 Globs = Annotated[list[Glob], Spelling(one_or_many, (_STRING,))]
 """One glob of wanted files, or a list of them."""

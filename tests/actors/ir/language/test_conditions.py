@@ -49,9 +49,9 @@ def skipped(condition: str, built: Built | None) -> str | None:
         ("{not: {not: {paths: src}}}", PUSH, None),
         ("{not: {paths: docs}}", DOCS, 'all of its "not" holds'),
         ("{not: {branch: main}}", DOCS, None),
-        ("{not: {branch: main, event: tag}}", PUSH, None),
+        ("{not: {branch: main, event: schedule}}", PUSH, None),
         ("{not: {branch: main, event: push}}", PUSH, 'all of its "not" holds'),
-        ("{branch: other, event: tag}", PUSH, 'the branch is "main", and it runs for "other"'),
+        ("{branch: other, event: schedule}", PUSH, 'the branch is "main", and it runs for "other"'),
         ("{branch: other}", None, None),  # as `lint` plans
     ],
 )

@@ -101,6 +101,24 @@ def test_all_mistakes_are_found_at_once():
             "{jobs: {a: {run: x, concurrency: {group: a, limit: 0}}}}",
             "1:45: jobs.a.concurrency.limit: expected at least 1",
         ),
+        (
+            "{on: {push: {branches: [main, '!wip']}}, jobs: {a: {run: x}}}",
+            (
+                '1:31: on.push.branches[1]: nothing is excluded here: list what is wanted, or say it under "not" of '
+                '"when", got "!wip"'
+            ),
+        ),
+        (
+            "{on: {tag: 'v[0-9]+'}, jobs: {a: {run: x}}}",
+            '1:7: on.tag[0]: no branch or tag has "[" in its name, and only "*" and "?" stand for others',
+        ),
+        (
+            "{on: {pull_request: {paths: 'src/{a,b}'}}, jobs: {a: {run: x}}}",
+            (
+                '1:22: on.pull_request.paths[0]: "{a,b}" is no choice here: '
+                "make an entry of the list for each of its parts"
+            ),
+        ),
         ("{on: push, jobs: {a: {run: x}}}", '1:2: on: expected a mapping, got "push"'),
     ],
 )
@@ -133,6 +151,57 @@ def test_a_mistake_of_the_file_is_told(text: str, mistake: str):
             'artifacts[0]: nothing is excluded here: expected a glob of files that are wanted, got "!a"',
         ),
         ("run: x, when: {branch: []}", "when.branch: expected at least one"),
+        (
+            "run: x, when: {branch: '!main'}",
+            (
+                'when.branch[0]: nothing is excluded here: list what is wanted, or say it under "not" of "when", '
+                'got "!main"'
+            ),
+        ),
+        (
+            "run: x, when: {tag: 'v[0-9]*'}",
+            'when.tag[0]: no branch or tag has "[" in its name, and only "*" and "?" stand for others',
+        ),
+        (
+            "run: x, when: {target_branch: refs/heads/main}",
+            (
+                'when.target_branch[0]: expected a glob of names as "main" or "v*", without a slash or "refs/" before, '
+                'got "refs/heads/main"'
+            ),
+        ),
+        (
+            "run: x, when: {paths: '**/*.{ts,tsx}'}",
+            'when.paths[0]: "{ts,tsx}" is no choice here: make an entry of the list for each of its parts',
+        ),
+        (
+            "run: x, artifacts: 'dist/*.{whl,tar.gz}'",
+            'artifacts[0]: "{whl,tar.gz}" is no choice here: make an entry of the list for each of its parts',
+        ),
+        (
+            "run: x, when: {branch: +(main|dev)}",
+            'when.branch[0]: "+(main|dev)" is no choice here: make an entry of the list for each of its parts',
+        ),
+        (
+            "run: x, when: {branch: main, tag: v*}",
+            'when.tag: no build has a tag and a branch, and keys mean all of them: it never holds beside "branch"',
+        ),
+        (
+            "run: x, when: {tag: v*, event: [push, schedule]}",
+            'when.tag: no build for "push" or "schedule" has one: it never holds beside "event"',
+        ),
+        (
+            "run: x, when: {branch: main, event: tag}",
+            'when.branch: no build for "tag" has one: it never holds beside "event"',
+        ),
+        (
+            "run: x, when: {not: {target_branch: main, event: push}}",
+            'when.not.target_branch: no build for "push" has one: it never holds beside "event"',
+        ),
+        ("run: x, when: {not: {}}", "when.not: it says nothing, which always holds: so this condition never does"),
+        (
+            "run: x, when: {event: push, not: {inputs: {}}}",
+            "when.not.inputs: expected at least one",
+        ),
         ("run: x, artifacts: ", "artifacts: expected a list, and there is nothing"),
         ("run: x, working_directory: ..", 'working_directory: expected a path inside the workspace, got ".."'),
         ("run: x, retry: {}", 'retry.limit: it needs "limit"'),

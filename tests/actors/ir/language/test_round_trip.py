@@ -19,6 +19,7 @@ WORDS = st.sampled_from(
     ["on", "no", "3.10", "0644", "1e3", "~", "null", "true", "a b", "é: #", "- x", "'", '"q"', "&a", "2026-01-01"]
 )
 LINES = st.lists(WORDS, min_size=1, max_size=3)
+NAMES = st.lists(st.sampled_from(["on", "3.10", "null", "release/*", "v?", "{x}", "é", "&a"]), min_size=1, max_size=3)
 PATHS = st.lists(st.sampled_from(["src", "!**/*.md", "dist/*", "a b"]), min_size=1, max_size=2)
 ENV = st.dictionaries(st.sampled_from(["A", "_b", "PATH"]), WORDS | st.just("") | st.just("two\nlines\n"), max_size=2)
 TIMES = st.sampled_from(["90s", "30m", "1h30m", "2d"])
@@ -39,13 +40,19 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "network": st.booleans(),
 }
 CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
-    "branch": LINES,
-    "tag": LINES,
     "event": st.lists(st.sampled_from(["push", "tag", "manual"]), min_size=1, max_size=2),
     "paths": PATHS,
     "fork": st.booleans(),
 }
-CONDITION = st.fixed_dictionaries({}, optional=CONDITIONS)
+OF_NAMES = st.sampled_from(["branch", "tag"]).flatmap(
+    lambda key: st.fixed_dictionaries({key: NAMES}, optional={"paths": PATHS, "event": st.just(["manual"])})
+)
+CONDITION = st.fixed_dictionaries({}, optional=CONDITIONS).filter(bool) | OF_NAMES
+WHEN = st.builds(
+    dict.__or__,
+    st.fixed_dictionaries({}, optional=CONDITIONS) | OF_NAMES,
+    st.fixed_dictionaries({}, optional={"not": CONDITION, "status": st.just("always")}),
+)
 USED: dict[str, st.SearchStrategy[Any]] = {
     "use": st.sampled_from(["jobs/test.yml", "acme/ci//a/b-c/x.yaml@v1.0"]),
     "with": st.dictionaries(st.sampled_from(["target", "V_2"]), WORDS, max_size=2),
@@ -56,7 +63,7 @@ JOB = st.fixed_dictionaries(
         **COMMON,
         "name": WORDS,
         "cache": st.fixed_dictionaries({}, optional={"key": WORDS}),
-        "when": st.fixed_dictionaries({}, optional={**CONDITIONS, "not": CONDITION, "status": st.just("always")}),
+        "when": WHEN,
         "generates": st.sampled_from(["more.yml", "a b/1.json"]),
         "matrix": st.dictionaries(
             st.sampled_from(["v", "on"]), st.lists(st.sampled_from(["1", "0x1"]), min_size=1, unique=True), min_size=1
@@ -73,9 +80,9 @@ INPUTS = st.dictionaries(
 TRIGGERS = st.fixed_dictionaries(
     {},
     optional={
-        "push": st.fixed_dictionaries({}, optional={"branches": LINES, "paths": PATHS}),
-        "pull_request": st.fixed_dictionaries({}, optional={"branches": LINES}),
-        "tag": LINES,
+        "push": st.fixed_dictionaries({}, optional={"branches": NAMES, "paths": PATHS}),
+        "pull_request": st.fixed_dictionaries({}, optional={"branches": NAMES}),
+        "tag": NAMES,
         "manual": st.just(False) | st.fixed_dictionaries({}, optional={"inputs": INPUTS}),
     },
 )
