@@ -26,7 +26,7 @@ _EVENTS = {
     BuildEvent.FIRST_FAILURE: "the first failure of a branch",
     BuildEvent.RECOVERED: "its recovery",
     BuildEvent.FINISHED: "each end of a build",
-    BuildEvent.GATE_WAITING: "a job that waits for an approval, in Slack alone",
+    BuildEvent.GATE_WAITING: "a job that waits for an approval (Slack only)",
 }
 _KINDS = {
     NotificationKind.WEBHOOK: "Webhook",

@@ -184,7 +184,7 @@ class BillingPage(Page):
             most_jobs=_JOBS,
             spent=sum(day.usage.total_cents for day in days),
             days=_DAYS,
-            plot=_plot(days),
+            plot=_plot(days, self._site.currency),
             sources=_SOURCES,
             currency=self._currency,
             unit=self._site.currency,
@@ -199,13 +199,13 @@ class BillingPage(Page):
             return ()
 
 
-def _plot(days: Sequence[DayUsage]) -> str:
+def _plot(days: Sequence[DayUsage], currency: str) -> str:
     """Return the cost of each day as JSON for the script of plots."""
     return json.dumps(
         {
             "time": True,
             "x": [int(datetime.combine(day.date, time(), UTC).timestamp()) for day in days],
-            "series": [{"label": "Cost", "unit": "", "values": [day.usage.total_cents / 100 for day in days]}],
+            "series": [{"label": "Cost", "unit": currency, "values": [day.usage.total_cents / 100 for day in days]}],
         }
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from actors.vms import ImageSettings
 from api import HttpSettings
+from api.operations.host import HostMember
 from ci_daemon.box import ServingBox
 from ci_daemon.config import Config
 from ci_daemon.providers import open_images, open_providers
@@ -91,6 +92,15 @@ def test_a_page_is_strict_and_complete(owner: Browser, page: str):
     assert 'aria-current="page"' in shown.text
     for identifier in re.findall(r'<input id="([^"]+)"', shown.text):
         assert f'<label for="{identifier}">' in shown.text
+
+
+def test_members_have_their_state_and_room(owner: Browser, monkeypatch: pytest.MonkeyPatch):
+    member = HostMember("one", "Online", False, "", 8, 32768, 16384, 1, 2, ("debian:12",))
+    gone = HostMember("two", "Offline", True, "no heartbeat", None, None, None, 0, 1, ())
+    monkeypatch.setattr(ServingBox, "members", lambda _: (member, gone))
+    text = " ".join(re.sub(r"<[^>]*>", " ", main_of(owner.get("/admin/members"))).split())
+    assert "one 8 CPUs, 16.0 GiB of 32.0 GiB free · 1 VM, 2 snapshots · debian:12 online" in text
+    assert "two 0 VMs, 1 snapshot · no heartbeat offline, draining" in text
 
 
 def test_the_cookie_is_short_and_its_own(world: World):
@@ -194,7 +204,7 @@ def test_a_form_of_another_site_changes_nothing(world: World, ada: Account, owne
 def test_the_owner_drains_and_resumes(world: World, owner: Browser):
     assert owner.send("/admin", "admin/drain").status_code == 303
     assert world.storage.switches.drained_since() is not None
-    assert "drained since" in owner.get("/admin").text
+    assert "drained <time" in owner.get("/admin").text
     assert "The host is drained" in owner.get("/admin/queue").text
     assert owner.send("/admin", "admin/resume").status_code == 303
     assert world.storage.switches.drained_since() is None

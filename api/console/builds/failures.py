@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 10
 _LINES = 15
+_MARKS = 15
+"""The marks of groups that may stand between the lines."""
+
 _TAIL_BYTES = 16 * 2**10
 _COUNTED_BYTES = 2**20
 """The size of a log up to which its lines are counted; a longer one is opened at its end."""
@@ -26,6 +29,7 @@ _DEEPEST = 6
 _OF_FAILURE = pattern(
     r"(?i)\b(?:\w{0,60}errors?|fail(?:ed|ure|s)?|fatal|panic|traceback|\w{0,60}exception|not found|denied)\b"
 )
+_GROUP = pattern(r"^::group::(.*)")
 _NO_FAILURE = pattern(r"(?i)\b(?:0|no) (?:errors?|fail(?:ed|ures?))\b")
 
 
@@ -64,18 +68,24 @@ def _tail(build: Build, job: JobView, logs: LogFiles) -> Tail:
 def tail_of(log: ByteSource, size: int) -> Tail:
     """Return the last lines of a log's first ``size`` bytes.
 
-    The line to open is the first of them that tells of a failure, or else the last.
+    The line to open is the first of them that tells of a failure, or else the last. Of the marks of groups there are
+    the titles alone.
     """
     counted = size <= _COUNTED_BYTES
     data = log.read(0, size) if counted else log.read(size - _TAIL_BYTES, _TAIL_BYTES)
     before, end = data[:-_TAIL_BYTES], data[-_TAIL_BYTES:]
     texts = end.removesuffix(b"\n").split(b"\n") if end else []
-    first = before.count(b"\n") + max(0, len(texts) - _LINES)
-    lines = tuple(plain_text(text.decode("utf-8", "replace"))[:_LONGEST_LINE] for text in texts[-_LINES:])
+    first = before.count(b"\n") + max(0, len(texts) - _LINES - _MARKS) + 1
+    read = (plain_text(text.decode("utf-8", "replace"))[:_LONGEST_LINE] for text in texts[-_LINES - _MARKS :])
+    shown = [
+        (number, line if (mark := _GROUP.match(line)) is None else mark[1])
+        for number, line in enumerate(read, first)
+        if not line.startswith("::endgroup::")
+    ][-_LINES:]
+    lines = tuple(line for _, line in shown)
     told = (at for at, line in enumerate(lines) if _OF_FAILURE.search(line) and not _NO_FAILURE.search(line))
     at = next(told, None)
-    opened = first + (len(lines) if at is None else at + 1)
-    return Tail(lines, at, opened if lines and counted else None)
+    return Tail(lines, at, shown[-1 if at is None else at][0] if lines and counted else None)
 
 
 @immutable

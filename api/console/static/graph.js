@@ -45,9 +45,11 @@ function start(frame) {
   const wide = Math.min(1, frame.clientWidth / size.width);
   scale = wide < LEAST_WHOLE ? READABLE : wide;  // the whole width, unless nobody could tell one node from the next
   frame.style.height = `${Math.min(Math.max(size.height * scale + 4, 140), innerHeight * 0.7)}px`;
-  const first = svg.querySelector("[data-jobs] rect")?.getBBox();
+  const node = ["failed", "active"].map(tone => svg.querySelector(`[data-tone="${tone}"] rect`)).find(Boolean);
+  const first = (node ?? svg.querySelector("[data-jobs] rect"))?.getBBox();
   x = Math.min(0, (size.width - frame.clientWidth / scale) / 2);
   if (first) y = first.y + first.height / 2 - frame.clientHeight / scale / 2;
+  if (node && x === 0) x = first.x + first.width / 2 - frame.clientWidth / scale / 2;
   show();
 
   const tools = Object.assign(document.createElement("div"), {className: "graph-tools"});

@@ -34,6 +34,13 @@ def test_a_tail_has_fifteen_lines_and_opens_at_the_failure():
     assert (found.at, found.line) == (6, 22)
 
 
+def test_a_tail_has_the_titles_of_groups_and_no_other_marks():
+    content = b"::group::Compile\ncc main.c\n::endgroup::\n1 error\n::endgroup::\ndone\n"
+    assert tail(content) == Tail(("Compile", "cc main.c", "1 error", "done"), 2, 4)
+    long = b"".join(b"line %d\n::endgroup::\n" % number for number in range(1, 31))
+    assert tail(long) == Tail(tuple(f"line {number}" for number in range(16, 31)), None, 59)
+
+
 def test_a_tail_without_words_of_failure_opens_at_its_end():
     assert tail(b"one\ntwo\n") == Tail(("one", "two"), None, 2)
     assert tail(b"one\ntwo") == Tail(("one", "two"), None, 2)
