@@ -46,8 +46,10 @@ def commit_status(report: Report) -> CommitStatus:
     builds = report.worst_first()
     worst, more = builds[0], len(builds) - _MOST_NAMED
     told = "Build " + ", ".join(f"#{each.build.number} {_phrase(each)}" for each in builds[:_MOST_NAMED])
-    if len(builds) == 1 and worst.coverage:
-        told = f"{told}, {worst.coverage}"
+    if len(builds) == 1:
+        told = ", ".join(filter(None, (told, worst.coverage)))
+        longer = f"{told}, {_of_previews(worst)}" if worst.previews else told
+        told = longer if len(longer) <= _MOST_CHARACTERS else told
     return CommitStatus(
         commit=worst.build.commit or "",
         context=f"ci/{worst.build.pipeline_slug}",
@@ -73,6 +75,14 @@ def commit_check_status(report: CommitReport) -> CommitStatus:
     told = report.description
     description = told if len(told) <= _MOST_CHARACTERS else f"{told[: _MOST_CHARACTERS - 1]}…"
     return CommitStatus(report.commit, COMMIT_CHECK, report.state, description, report.url)
+
+
+def _of_previews(report: Report) -> str:
+    """Return the address of the only preview of a build that is there, else how many are, as text."""
+    there = [each.url for each in report.previews if each.why_ended is None]
+    if not there:
+        return "preview gone"
+    return f"preview: {there[0]}" if len(there) == 1 else f"{len(there)} previews"
 
 
 def _phrase(report: Report) -> str:

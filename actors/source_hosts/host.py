@@ -146,6 +146,15 @@ _WORST_FIRST = (ReportState.FAILED, ReportState.RUNNING, ReportState.WAITING, Re
 
 
 @immutable
+class PreviewLink:
+    """A preview of a build's job: its address, or why it is gone."""
+
+    job_name: str
+    url: str
+    why_ended: str | None
+
+
+@immutable
 class Report:
     """The state of a build, to be shown at the host; ``url`` is the page of the build.
 
@@ -165,6 +174,9 @@ class Report:
 
     coverage: str = ""
     """Its coverage and the change of that, in words, if it has ended and has some."""
+
+    previews: tuple[PreviewLink, ...] = ()
+    """The previews of its jobs, also those that are gone."""
 
     def worst_first(self) -> list[Report]:
         """Return the reports that the commit's state is made of, the one that decides it first."""

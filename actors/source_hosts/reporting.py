@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import PollStorage, StatusReporterMessage
-from actors.source_hosts.host import CommitReport, HostError, Report, ReportState, Skip
+from actors.source_hosts.host import CommitReport, HostError, PreviewLink, Report, ReportState, Skip
 from actors.supervision import Supervised
 from storage import BuildState, OriginEvent, immutable
 
@@ -119,7 +119,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
                         origin.build_id, str(error), _pause(origin.report_failures, error)
                     )
                     break  # the others would fail in the same way
-                self._storage.build_origins.reported(build.id, build.state, report_id)
+                self._reported(report, report_id)
             else:
                 if repository is not None:
                     for each in skipped:
@@ -191,6 +191,13 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         self._storage.await_disk()
         return self._hosts[repository.provider].report(repository, report)
 
+    def _reported(self, report: Report, report_id: str | None) -> None:
+        """Note that a host was told of a build; amend what changed while the report was on its way."""
+        build = report.build
+        self._storage.build_origins.reported(build.id, build.state, report_id)
+        if (self._more(build), self._previews(build)) != (report.coverage, report.previews):
+            self._storage.build_origins.amend(build.id)
+
     def _report_of(self, origin: BuildOrigin, build: Build) -> Report:
         """Return the report of a build with those of others of its commit, whose states are read just now."""
         latest = self._storage.build_origins.latest_of_pipeline(origin, build)
@@ -198,16 +205,26 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         for other in latest:
             found = self._storage.builds.get(other.build_id)
             if found is not None and other.build_id != build.id:
-                others.append(Report(report_state(found.state), found, other, self._url(found)))
+                state, previews = report_state(found.state), self._previews(found)
+                others.append(Report(state, found, other, self._url(found), previews=previews))
         outdated = all(each.build_id != build.id for each in latest)
         state, coverage = report_state(build.state), self._more(build)
-        return Report(state, build, origin, self._url(build), tuple(others), outdated, coverage)
+        return Report(state, build, origin, self._url(build), tuple(others), outdated, coverage, self._previews(build))
 
     def _more(self, build: Build) -> str:
         """Return what to say of a build beside its state: what broke it, or is excused, and its coverage."""
         search = self._storage.culprits.of_build(build.id) if build.state is BuildState.FAILED else None
         told = "" if search is None else search.in_words, self._quarantined(build), self._coverage(build)
         return ", ".join(filter(None, told))
+
+    def _previews(self, build: Build) -> tuple[PreviewLink, ...]:
+        """Return the previews of a build's jobs; none if the service has no address for them any more."""
+        hosts, links = self._live_settings.now.preview_hosts, []
+        for each in () if hosts is None else self._storage.previews.of_build(build.id):
+            job = self._storage.jobs.get(each.job_id)
+            if hosts is not None and job is not None:
+                links.append(PreviewLink(job.name, hosts.address(each.uuid), each.why_ended))
+        return tuple(links)
 
     def _quarantined(self, build: Build) -> str:
         """Return how many failures of a build that has ended do not count, in words."""

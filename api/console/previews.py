@@ -15,16 +15,17 @@ from storage import immutable
 if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
-    from storage import Job, Preview
+    from storage import Build, Job, Preview
 
 _WAY_IN = "/console/previews/{preview}"
 
 
 @immutable
 class ShownPreview:
-    """The preview of a job, as the job's page shows it; ``way_in`` is below the root."""
+    """The preview of a job, as pages show it; ``way_in`` is below the root."""
 
     preview: Preview
+    job: Job
     way_in: str
     price: str
 
@@ -39,10 +40,19 @@ def add_preview_pages(routes: Routes, site: Site, build: str) -> None:
 def shown_preview(site: Site, job: Job) -> ShownPreview | None:
     """Return the preview that a job has, or had; None without one."""
     found = site.storage.previews.by_uuid(job.preview_uuid) if job.preview else None
-    if found is None:
-        return None
-    price = site.amount(previews.cents_per_hour(site.storage, found))
-    return ShownPreview(found, _WAY_IN.format(preview=found.uuid).lstrip("/"), price)
+    return None if found is None else _shown(site, job, found)
+
+
+def shown_previews(site: Site, build: Build) -> list[ShownPreview]:
+    """Return the previews that the jobs of a build have, or had."""
+    found = site.storage.previews.of_build(build.id)
+    jobs = {each.id: each for each in site.storage.jobs.of_build(build.id)} if found else {}
+    return [_shown(site, jobs[each.job_id], each) for each in found]
+
+
+def _shown(site: Site, job: Job, preview: Preview) -> ShownPreview:
+    price = site.amount(previews.cents_per_hour(site.storage, preview))
+    return ShownPreview(preview, job, _WAY_IN.format(preview=preview.uuid).lstrip("/"), price)
 
 
 class PreviewEntrance(Page):

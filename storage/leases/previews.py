@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from storage.database.connection import Database
+    from storage.database.statements import SqlValue
     from storage.records.builds import Build
     from storage.records.jobs import Job
 
@@ -37,6 +38,7 @@ _REPLACED = "a newer build of its branch has another"
 class Previews:
     """The previews by the jobs whose disks they serve. Safe in any thread.
 
+    When one ends, the host of its build is told once more.
     `Snapshots.unneeded` spares their disks until they are gone.
     """
 
@@ -62,9 +64,8 @@ class Previews:
             lambda: insert_into(PreviewRow, "hold_id", "answers", "looked_at", "failure", "ended_at", "why_ended"),
         )
 
-        def ends(*which: peewee.Node) -> Write:
-            ended = {PreviewRow.ended_at: slot("now"), PreviewRow.why_ended: slot("why")}
-            return Write(database, lambda: PreviewRow.update(ended).where(there, *which))
+        def ends(*which: peewee.Node) -> _End:
+            return _End(database, there, *which)
 
         same_branch = (
             JobRow.select(JobRow.id)
@@ -188,6 +189,27 @@ class Previews:
         with self._database.write():
             for name in names:
                 self._end_of_disk.run(disk=name, now=self._database.now(), why=why)
+
+
+class _End:
+    """The end of some previews, and another report of their builds, whose hosts show that these are there."""
+
+    def __init__(self, database: Database, *which: peewee.Node) -> None:
+        ended = {PreviewRow.ended_at: slot("now"), PreviewRow.why_ended: slot("why")}
+        job = JobRow.alias()
+        builds = job.select(job.build).join(PreviewRow, on=PreviewRow.job == job.id).where(*which)
+        amended = {BuildOriginRow.report_at: slot("now"), BuildOriginRow.reported: None}
+        reported = BuildOriginRow.reported.is_null(is_null=False)
+        self._amend = Write(
+            database, lambda: BuildOriginRow.update(amended).where(BuildOriginRow.build.in_(builds), reported)
+        )
+        self._end = Write(database, lambda: PreviewRow.update(ended).where(*which))
+
+    def run(self, **values: SqlValue) -> None:
+        """End them, in the caller's transaction."""
+        of_which = {name: value for name, value in values.items() if name != "why"}
+        self._amend.run(**of_which)
+        self._end.run(**values)
 
 
 def _rows() -> peewee.ModelSelect[PreviewRow]:

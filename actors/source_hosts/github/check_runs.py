@@ -331,7 +331,7 @@ def _summary(report: Report, steps: Sequence[FinishedStep], tests: TestResults, 
         parts.append(fenced(last_lines(build.error_message.encode(), _LINES, _LOG_CHARACTERS)))
     if steps:
         parts.append(_table([each.job for each in steps]))
-    parts += filter(None, (summary_of_tests(tests), summary_of_annotations(remarks)))
+    parts += filter(None, (_of_previews(report), summary_of_tests(tests), summary_of_annotations(remarks)))
     failures = [each for each in steps if _is_failure(each.job)]
     parts += [_failure(each) for each in failures[:_MOST_LOGS]]
     while len("\n\n".join(parts)) > _MOST_CHARACTERS:
@@ -343,6 +343,17 @@ def _summary(report: Report, steps: Sequence[FinishedStep], tests: TestResults, 
             break
         parts += [heading, inert(each.text, room)]
     return "\n\n".join(parts)
+
+
+def _of_previews(report: Report) -> str | None:
+    """Return links to the previews of a build, and why others are gone; None if it has none."""
+    rows = []
+    for each in report.previews[:_MOST_NAMES]:
+        name = plain(each.job_name[:_LONGEST_NAME])
+        rows.append(f"- [{name}]({each.url})" if each.why_ended is None else f"- {name}: gone, {plain(each.why_ended)}")
+    if more := len(report.previews) - len(rows):
+        rows.append(f"- … and {more} more")
+    return "\n".join(["#### Previews", "", *rows]) if rows else None
 
 
 def _table(jobs: Sequence[Job]) -> str:

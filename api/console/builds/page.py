@@ -21,6 +21,7 @@ from api.console.builds.test_reports import MOST_SHOWN, TestReports
 from api.console.builds.timeline import WIDTH, time_line
 from api.console.errors import Page
 from api.console.pages import whole_number
+from api.console.previews import shown_previews
 from api.operations.coverage import CoverageRecord, listed_files
 from api.operations.culprits import CulpritSearchRecord
 from api.operations.proofs import ProofRecord
@@ -98,6 +99,7 @@ class BuildPage(Page):
             pipeline_name="" if its_pipeline is None else its_pipeline.name,
             pages=self._at_host(build, its_pipeline) if member else source_hosts.BuildPages(),
             counts=self._counts(moment.view, member=member),
+            previews=shown_previews(site, build) if member else [],
             excused_tests=site.storage.quarantine.count_excused(build.id),
             counts_tests=member and site.storage.artifacts.count_ending(build.id, ".xml") > 0,
             form_token=site.form_token(req),

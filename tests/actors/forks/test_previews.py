@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from actors import PreviewSettings, RetentionSettings
+from actors import PreviewSettings, RetentionSettings, vms
 from actors.cleanup.retention import expire_kept_disks
-from actors.forks import Fork, Forks, PreviewFailed, PreviewGone, Previews, previews
+from actors.forks import Fork, Forks, PreviewAsleep, PreviewFailed, PreviewGone, Previews, previews
 from actors.vms import Images, Provider
 from storage import BillingSettings, Build, LedgerSource, Preview, PreviewState, TokenLimits
 from tests.actors.conftest import Host
@@ -174,3 +175,65 @@ def test_the_oldest_ends_when_its_disk_has_no_room(site: Site):
     with pytest.raises(PreviewGone):
         site.look(builds[0])
     site.look(builds[1])
+
+
+def test_a_job_that_fails_has_none(site: Site):
+    document = {"run": "exit 1", "preview": {"port": 8000, "run": "sleep 1000"}}
+    build = site.host.finish(site.host.build(json.dumps({"version": "1", "jobs": {"only": document}})))
+    assert build.state == "failed"
+    assert site.storage.previews.of_build(build.id) == []
+
+
+def test_one_whose_disk_is_gone_says_so(site: Site):
+    """Its disk was removed by hand, and nobody ended it."""
+    build = site.build()
+    preview = replace(site.preview(build), disk="00000000-0000-4000-8000-000000000000")
+    with pytest.raises(PreviewFailed, match="its disk was removed"), site.previews.request(preview, 10):
+        pass
+    asleep = site.preview(build)
+    assert (asleep.state, asleep.failure) == (PreviewState.ASLEEP, "its disk was removed")
+    assert site.vms == []
+
+
+def test_a_silent_port_is_told_with_the_last_lines(site: Site, monkeypatch: pytest.MonkeyPatch):
+    """So is a command that ends, and neither leaves a VM."""
+    asked = threading.Event()
+
+    def closed(*_: object, **__: object) -> vms.PortSocket:
+        asked.set()
+        raise vms.PortClosed("nothing listens")
+
+    monkeypatch.setattr(vms, "open_port", closed)
+    build = site.build("echo no server here; exit 3")
+    with pytest.raises(PreviewFailed, match="has ended with exit code 3; its last lines:\nno server here"):
+        site.look(build)
+    silent = site.build("echo still starting; sleep 1000", branch="silent")
+    asked.clear()
+    with pytest.raises(PreviewAsleep), site.previews.request(site.preview(silent), 0):
+        pass
+    assert asked.wait(10)
+    site.clock.advance(site.host.settings.previews.ready_seconds + 1)
+    said = until(lambda: site.preview(silent).failure, "the end of its time")
+    assert said.startswith("nothing takes connections at port 8000 after 60 s; its last lines:\nstill starting")
+    site.sleeps(silent)
+
+
+@pytest.mark.parametrize(
+    ("bound", "why"),
+    [
+        ("most", "1 previews are awake on this service"),
+        ("most_per_organization", "as many previews of its organization"),
+    ],
+)
+def test_no_more_are_awake_than_may_be(site: Site, bound: str, why: str):
+    """The one that is awake stays so, and once it has ended the other wakes."""
+    first, second = site.build(), site.build(branch="next")
+    settings = site.host.settings
+    site.host.settings = replace(settings, previews=replace(settings.previews, **{bound: 1}))
+    site.look(first)
+    with pytest.raises(PreviewFailed, match=why):
+        site.look(second)
+    assert site.preview(first).state is PreviewState.AWAKE
+    site.previews.end(site.preview(first), "a member ended it")
+    site.clock.advance(10)
+    site.look(second)

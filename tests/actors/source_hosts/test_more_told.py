@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from actors.addresses import Address
 from actors.messages import PollStorage, StatusReporterMessage
 from actors.parts import Parts
-from actors.settings import JobSettings, LiveSettings, PoolSettings
+from actors.settings import JobSettings, LiveSettings, PoolSettings, PreviewSettings
 from actors.source_hosts import Github, GithubApi
 from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import spawn
@@ -28,6 +28,7 @@ from storage import (
     OriginEvent,
     Outcome,
     Pipeline,
+    PreviewSpec,
     Repository,
     Storage,
     SystemClock,
@@ -105,9 +106,9 @@ def host(
 
 @pytest.fixture
 def reporter(storage: Storage, clock: ManualClock, host: At) -> Iterator[Address[StatusReporterMessage]]:
-    parts = Parts(
-        storage=storage, clock=clock, live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings()))
-    )
+    settings = settings_with(PoolSettings(), JobSettings())
+    settings = replace(settings, previews=PreviewSettings(url="http://previews.example.net"))
+    parts = Parts(storage=storage, clock=clock, live_settings=LiveSettings(settings))
     parts.timer.start()
     actor: Address[StatusReporterMessage] = spawn(StatusReporter, parts, hosts=host.hosts)
     yield actor
@@ -119,6 +120,33 @@ def reported(storage: Storage, repository: Repository, pipeline: Pipeline, commi
     build = pushed(storage, pipeline, commit, end)
     storage.build_origins.record(build.id, NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main"), reports=True)
     return build
+
+
+def test_each_host_links_the_preview_of_a_build(
+    storage: Storage, host: At, reporter: Address[StatusReporterMessage]
+) -> None:
+    """And says that it is gone, long after the build has ended."""
+    repository = host.repository
+    pipeline = storage.pipelines.create(repository.organization_id, NewPipeline("web", "Web", repository.url, "main"))
+    build = reported(storage, repository, pipeline, GOOD, JobState.PASSED)
+    (job,) = storage.jobs.of_build(build.id)
+    serves = replace(job, preview=PreviewSpec(8000, "serve").document)
+    storage.previews.add(build, serves, "a-disk")
+
+    def shows(text: str) -> str:
+        def look() -> str | None:
+            reporter.ask(PollStorage())
+            found = host.shown(GOOD).get("ci/web", "")
+            return found if text in found else None
+
+        return until(look, text, 20)
+
+    address = f"http://preview-{serves.preview_uuid}.previews.example.net"
+    shows(address)
+    preview = storage.previews.by_uuid(serves.preview_uuid)
+    assert preview is not None
+    storage.previews.end(preview.id, "a member ended it")
+    assert address not in shows("gone")
 
 
 def test_each_host_shows_what_broke_a_build_and_what_is_excused(

@@ -17,7 +17,18 @@ from api.builds import test_reports as reading
 from api.builds.test_reports import KeptReports
 from api.console import pages
 from api.console.builds import test_reports
-from storage import RENDER_LOG, Artifact, BuildState, EdgeKind, JobState, NewBuild, NewOrigin, OriginEvent, Storage
+from storage import (
+    RENDER_LOG,
+    Artifact,
+    BuildState,
+    EdgeKind,
+    JobState,
+    NewBuild,
+    NewOrigin,
+    OriginEvent,
+    PreviewSpec,
+    Storage,
+)
 from tests.api.console.browser import Browser, main_of
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.records import new_job
@@ -59,6 +70,19 @@ def test_the_page_names_warnings_and_the_shell(ada: Account, pipeline: PipelineP
     job = re.search(r'href="\./[./]*([^"]+/jobs/[^"]+)"', shown)
     assert job is not None
     assert "ends at the first line that fails" in browser.get(f"/{job[1]}").text
+
+
+def test_previews_are_shown_to_members_until_they_are_gone(ada: Account, build: BuildPath):
+    """And then why they are."""
+    storage, job = ada.world.storage, build.job().stored
+    storage.previews.add(build.stored, replace(job, preview=PreviewSpec(8000, "serve").document), "a-disk")
+    (preview,) = storage.previews.of_build(build.stored.id)
+    way_in = f"console/previews/{preview.uuid}"
+    shown = Browser.of(ada).get(page_of(build)).text
+    assert (way_in in shown, "asleep, for members, until" in shown) == (True, True)
+    storage.previews.end(preview.id, HOSTILE)
+    shown = Browser.of(ada).get(page_of(build)).text
+    assert (way_in in shown, "gone: &lt;img src=x" in shown) == (False, True)
 
 
 def test_a_build_that_goes_on_is_followed(ada: Account, build: BuildPath):
