@@ -19,11 +19,11 @@ from actors.vms import ImageNotFound, ProviderAway, SnapshotNotFound
 from storage import NewCacheEntry, SealBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from actors.parts import VmParts
     from actors.vms import Images
-    from storage import Build, CacheEntry, Job, Lease, Service, Storage
+    from storage import Build, CacheEntry, Job, Lease, Storage
 
 _log = logging.getLogger(__name__)
 
@@ -88,9 +88,10 @@ class CacheNames:
             ingredients["limited_secrets"] = shared_with
         if job.registries:
             ingredients["registries"] = sorted(job.registries)
+        if job.identity_audience is not None:
+            ingredients["identity"] = job.identity_audience
         if job.services:
-            logins = partial(self._storage.registry_logins.usable, build.organization_id, build.id)
-            ingredients["services"] = {name: self._of_service(each, logins) for name, each in job.all_services.items()}
+            ingredients["services"] = self._of_services(build, job)
         if job.files or job.files_of:
             try:
                 taken = taken_artifacts(self._storage, build, job)
@@ -106,10 +107,18 @@ class CacheNames:
         text = json.dumps(ingredients, sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _of_service(self, service: Service, logins: Callable[[], Mapping[str, str]]) -> dict[str, object]:
-        """Return the parts of a service that affect the command. Raises ImageNotFound."""
-        image = self._images.identity(self._images.resolve(service.image, logins))
-        return {"image": image, "env": dict(service.env), "command": service.command, "files": dict(service.files)}
+    def _of_services(self, build: Build, job: Job) -> dict[str, object]:
+        """Return all of a job's services but the time that they may take to be ready. Raises ImageNotFound.
+
+        Whether a job passes also depends on what it waits for, and on a service that ends before it.
+        """
+        logins = partial(self._storage.registry_logins.usable, build.organization_id, build.id)
+        found: dict[str, object] = {}
+        for name, service in job.all_services.items():
+            image = self._images.identity(self._images.resolve(service.image, logins))
+            parts = {key: value for key, value in service.document.items() if key != "ready_seconds"}
+            found[name] = parts | {"image": image}
+        return found
 
     def _below(self, job: Job, image: str) -> str | None:
         """Return the name of the disk that a job starts from, else the identity of its image."""

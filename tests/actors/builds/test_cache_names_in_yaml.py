@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actors.builds.attempt.disk_cache import CacheNames
 from tests.actors.conftest import Host, add_image
 from tests.actors.ir.language.files import NOW, declared
 
@@ -44,6 +45,50 @@ SAME: dict[str, tuple[str, str]] = {
     "retries": ("run: echo only", "retry: 2\n    run: echo only"),
     "the time-out": ("run: echo only", "timeout: 7m\n    run: echo only"),
 }
+
+
+OF_SERVICE: dict[str, Any] = {"image": "debian:12", "env": {"A": "b"}, "ready": {"port": 5432}}
+DECLARED: dict[str, dict[str, Any]] = {
+    "nothing else": {},
+    "shell": {"shell": ["sh", "-c"]},
+    "folder": {"working_directory": "src"},
+    "containers": {"containers": True},
+    "secrets": {"secrets": ["TOKEN"]},
+    "artifacts": {"artifacts": ["dist/*"]},
+    "identity": {"identity": {"audience": "sts.example.com"}},
+    "audience of the identity": {"identity": {"audience": "vault.example.com"}},
+    "service": {"services": {"db": OF_SERVICE}},
+    "host of a service": {"services": {"queue": OF_SERVICE}},
+    "image of a service": {"services": {"db": OF_SERVICE | {"image": "alpine:3"}}},
+    "variable of a service": {"services": {"db": OF_SERVICE | {"env": {"A": "c"}}}},
+    "arguments of a service": {"services": {"db": OF_SERVICE | {"command": ["postgres", "-d"]}}},
+    "command until which it is ready": {"services": {"db": OF_SERVICE | {"ready": {"command": "pg_isready"}}}},
+    "port of a ready service": {"services": {"db": OF_SERVICE | {"ready": {"port": 5433}}}},
+    "log of a ready service": {"services": {"db": OF_SERVICE | {"ready": {"log": "ready"}}}},
+    "end of a service": {"services": {"db": OF_SERVICE | {"fails_job": True}}},
+    "folder of a service": {"services": {"db": OF_SERVICE | {"files": {"/data": "/srv/data"}}}},
+    "secrets of the job alone": {"services": {"db": OF_SERVICE}, "secrets": ["TOKEN"]},
+    "secrets of a service": {"services": {"db": OF_SERVICE | {"secrets": ["TOKEN"]}}},
+}
+"""Keys with which a job may do something else, or fail where it passed."""
+
+
+def test_a_job_that_says_one_of_these_has_another_disk(host: Host):
+    add_image(host.images.store.path("debian:12").parent.parent, "alpine:3", {})
+    names = CacheNames(host.storage, host.images)
+
+    def name(keys: dict[str, Any]) -> str | None:
+        job = {"run": "true", "image": "debian:12", "cache": True} | keys
+        build = host.insert(json.dumps({"version": "1", "jobs": {"only": job}}))
+        return names.of(build, host.job(build), provider="sandbox", image="debian:12", of_jobs={})
+
+    alike: dict[str | None, list[str]] = {}
+    for what, keys in DECLARED.items():
+        alike.setdefault(name(keys), []).append(what)
+    assert list(alike.values()) == [[what] for what in DECLARED]
+    assert None not in alike
+    later = OF_SERVICE | {"ready": {"port": 5432, "timeout": "5m"}}
+    assert name({"services": {"db": later}}) == name(DECLARED["service"])
 
 
 def hit(host: Host, text: str = BASE, files: dict[str, str] | None = None, now: float = NOW) -> bool:
