@@ -60,6 +60,12 @@ def test_pages_work_below_a_proxys_path(world: World, path: str):
         assert urljoin(f"https://example.org/ci{path}", link).startswith(("https://example.org/ci/", "http")), link
 
 
+def test_the_skip_link_leads_past_the_contents(world: World):
+    shown = world.anonymous.simulate_get("/docs/tutorial").text
+    assert '<a class="skip" href="#article">' in shown
+    assert shown.index('aria-label="Manual"') < shown.index('id="article"') < shown.index("<h1>")
+
+
 @pytest.mark.parametrize("name", ["contributing", "README", "..", "%2e%2e", "tutorial.md", "design", "x" * 300])
 def test_nothing_else_is_shown(world: World, name: str):
     assert world.anonymous.simulate_get(f"/docs/{name}").status_code == 404

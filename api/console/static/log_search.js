@@ -10,6 +10,7 @@ export class LogSearch {
     this.form = document.createElement("form");
     this.form.className = "log-search";
     this.form.setAttribute("role", "search");
+    this.form.setAttribute("aria-label", "Log");
     this.field = Object.assign(document.createElement("input"), {type: "search", placeholder: "Search the log", maxLength: 200});
     this.field.setAttribute("aria-label", "Search the log");
     this.count = document.createElement("span");
