@@ -72,28 +72,16 @@ class RequestBody(JsonModel):
 
 
 class StoredRecord(JsonModel):
-    """Base of response models that copy fields of a storage record."""
-
-    @classmethod
-    def showing(cls, stored: object, **others: object) -> Self:
-        """Return a model whose fields are those of ``stored`` by name, except the values in ``others``."""
-        for name in cls.__pydantic_fields__:
-            if name not in others:
-                others[name] = getattr(stored, name)
-        record: Self = cls.__pydantic_validator__.validate_python(others)
-        return record
-
-
-class _Shown(StoredRecord):
     """Base of the models that are made of records."""
 
     @classmethod
-    def showing(cls, stored: object, **others: object) -> Self:
+    def showing(cls, stored: object) -> Self:
         """Return the model of a record, as the record declares it."""
         kind: Any = type(stored)
         names, values_of = _shown_values(kind)
-        shown = dict(zip(names, map(_shown, values_of(stored)), strict=True))
-        return super().showing(stored, **shown, **others)
+        values = [each if type(each) in _PLAIN else _shown(each) for each in values_of(stored)]
+        shown: Self = cls.__pydantic_validator__.validate_python(dict(zip(names, values, strict=True)))
+        return shown
 
 
 @cache
@@ -106,11 +94,9 @@ def _shown_values(record: Any) -> tuple[tuple[str, ...], Callable[[object], tupl
 
 def _shown(value: object) -> object:
     """Return the value of a field for a model; a record becomes its model."""
-    kind: Any = type(value)
-    if kind in _PLAIN:
-        return value
     if isinstance(value, tuple):
         return tuple(map(_shown, value))
+    kind: Any = type(value)
     return model_of(kind).showing(value) if hasattr(kind, "__dataclass_fields__") else value
 
 
@@ -125,7 +111,7 @@ def model_of(record: Any) -> type[StoredRecord]:  # noqa: ANN401 - mypy takes no
         described = Field(examples=[each.example], description=each.about)
         shown[each.name] = (kind if each.example is None else Annotated[kind, described], ...)
     made: type[StoredRecord] = create_model(
-        f"{_noun(record)}Record", __base__=_Shown, __doc__=record.__doc__, __module__=record.__module__, **shown
+        f"{_noun(record)}Record", __base__=StoredRecord, __doc__=record.__doc__, __module__=record.__module__, **shown
     )
     return made
 

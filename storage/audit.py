@@ -100,10 +100,16 @@ class Audit:
         """Append an entry, in the caller's transaction if there is one."""
         self.add(NewEntry(actor, action, subject, note, origin, organization))
 
-    def add(self, entry: NewEntry) -> None:
-        """Append an entry, in the caller's transaction if there is one."""
+    def add(self, entry: NewEntry, made: int | None = None) -> None:
+        """Append an entry, in the caller's transaction if there is one.
+
+        The number of what was ``made`` is added to its subject.
+        """
+        values = _NEW(entry)
+        if made is not None:
+            values["subject"] = f"{entry.subject}/{made}"
         with self._database.write():
-            self._insert.run(uuid=str(uuid4()), at=self._database.now(), **_NEW(entry))
+            self._insert.run(uuid=str(uuid4()), at=self._database.now(), **values)
 
     def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
         """Return the ``wanted`` entries past the key ``after``, newest first."""

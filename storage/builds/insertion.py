@@ -6,7 +6,6 @@ See wire-decisions.md, "Idempotency".
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -154,7 +153,7 @@ class BuildInserter:
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
                 if new.entry is not None and not state.terminal:
-                    self._audit.add(replace(new.entry, subject=f"{new.entry.subject}/{number}"))
+                    self._audit.add(new.entry, number)
                 return build
         except DatabaseNotSynced:
             raise  # the build may be stored; if it is not, its archive is removed as an orphan
