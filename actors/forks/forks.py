@@ -178,7 +178,8 @@ class Forks:
                 )
             except (vms.SnapshotNotFound, vms.ImageNotFound) as error:
                 raise DiskGone(f"the disk was removed: {error}") from error
-            storage.leases.active(lease.id, member=provider.member(lease.uuid))
+            if not storage.leases.active(lease.id, member=provider.member(lease.uuid)):
+                raise vms.VmLost("it was ended while it was made")
             link.connected()
             if start is not None:
                 await_next_second(self._clock, start, link)

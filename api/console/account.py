@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from api.bodies import parse_json
 from api.console.errors import Page
+from api.console.operation_form import number_of
 from api.console.pages import redirect
 from api.errors.catalog import ApiError
 from api.openapi.operations import performs
@@ -106,7 +107,7 @@ def api_key_of(fields: Mapping[str, str]) -> dict[str, object]:
         "description": fields.get("description"),
         "scopes": scopes or None,
         "only": only or None,
-        "budget_cents": int(budget) if budget.isdecimal() else budget or None,
+        "budget_cents": number_of(budget) or None,
     }
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
-from api.console.operation_form import OperationForm, given, leads_to
+from api.console.operation_form import OperationForm, given, leads_to, number_of
 from api.console.pipelines import host_pages
 from api.operations import environments
 from storage import Role
@@ -60,12 +60,12 @@ def environment_of(fields: Mapping[str, str]) -> dict[str, object]:
 
     Approvers are separated by commas or spaces.
     """
-    hours = fields.get("hours", "").strip()
+    hours = number_of(fields.get("hours", ""))
     body: dict[str, object] = {
         "approvers": fields.get("approvers", "").replace(",", " ").split(),
         "not_author": fields.get("not_author") == "yes",
         "url": fields.get("url", "").strip() or None,
-        "gate_seconds": int(hours) * _HOUR if hours.isascii() and hours.isdecimal() else hours,
+        "gate_seconds": hours * _HOUR if isinstance(hours, int) else hours,
     }
     return body | ({"name": fields["name"].strip()} if "name" in fields else {})
 

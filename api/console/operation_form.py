@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from api.bodies import answer
 from api.body import body_fields
 from api.console.errors import Page
-from api.console.pages import redirect
+from api.console.pages import redirect, whole_number
 from api.doors.http import call_of
 from api.errors.catalog import ApiError
 from api.models import model_of
@@ -106,6 +106,12 @@ def shows_json(_req: ApiRequest, resp: falcon.Response, _params: Mapping[str, st
     """Show a record as the API does, for the script of a page, and nobody keeps it."""
     resp.cache_control = ["no-store"]
     answer(resp, record)
+
+
+def number_of(text: str) -> int | str:
+    """Return the number that a field is; else its text as it came, to be refused."""
+    found = whole_number(text.strip())
+    return text if found is None else found
 
 
 def given(body: type) -> Callable[[Mapping[str, str]], dict[str, str]]:

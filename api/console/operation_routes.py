@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.cookies import local_path
-from api.console.operation_form import OperationForm, given, given_patterns, leads_to
+from api.console.operation_form import OperationForm, given, given_patterns, leads_to, number_of
 from api.console.pipelines import PipelineSettingsPage, build_of, rebuild_of, settings_of, start_of
 from api.operations import builds, culprits, favourites, jobs, pipelines, proofs, quarantine, schedules, secrets
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from api.console.site import Site
     from api.openapi.operations import Routes
     from api.operations.builds import BuildRecord
-
-
-_DIGITS = 5
-"""As many digits as no number of days has."""
 
 
 def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
@@ -73,9 +69,7 @@ def add_operation_pages(routes: Routes, site: Site, url: str) -> None:
 
 def _quarantine_of(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the body for a form of quarantine; what is no number of days is refused as it is."""
-    days = fields.get("days", "")
-    found = given(quarantine.QuarantineTestRequest)(fields)
-    return {**found, "days": int(days) if days.isascii() and days.isdecimal() and len(days) < _DIGITS else days}
+    return {**given(quarantine.QuarantineTestRequest)(fields), "days": number_of(fields.get("days", ""))}
 
 
 def _proof_of(fields: Mapping[str, str]) -> dict[str, object]:

@@ -173,7 +173,7 @@ def root_of(req: falcon.Request) -> str:
 
 
 def whole_number(text: str | None) -> int | None:
-    """Return the number in a page's address at which a list goes on; None if it is not a number."""
+    """Return the number that a browser sent, as one at which a list goes on; None if it is none."""
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 

@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from api.console.errors import Page
-from api.console.operation_form import OperationForm, leads_to, shows_json
+from api.console.operation_form import OperationForm, leads_to, number_of, shows_json
 from api.doors.http import HttpDoor, answer_download, call_of
 from api.operations import disk_files, terminals
 from api.operations.things import job_in_build
@@ -125,7 +125,7 @@ def _wanted(fields: Mapping[str, str]) -> dict[str, object]:
 def _numbers(fields: Mapping[str, str]) -> dict[str, object]:
     """Return the fields of a body, with those that are numbers as such; the operation checks them."""
     return {
-        name: int(text) if name != "data" and text.isdecimal() else text
+        name: text if name == "data" else number_of(text)
         for name, text in fields.items()
         if name in {"at", "data", "columns", "rows"}
     }

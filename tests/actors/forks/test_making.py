@@ -92,3 +92,22 @@ def test_a_fork_is_made_where_no_vm_is_ready(forking: Forking):
     lease = forking.make()
     assert lease.uuid != forking.parked.uuid
     forking.forks.end(lease)
+
+
+def test_a_fork_that_ends_while_it_is_made_leaves_no_vm(forking: Forking, monkeypatch: pytest.MonkeyPatch):
+    """Its end, as by the close of a terminal, finds no VM: the thread that makes it destroys it."""
+    forking.storage.leases.end(forking.parked.id)
+    create, ended = forking.provider.create, list[str]()
+
+    def ending(spec: VmSpec) -> None:
+        lease = forking.storage.leases.by_uuid(spec.id)
+        if lease is not None and lease.is_fork:
+            forking.forks.end(lease)
+            ended.append(lease.uuid)
+        create(spec)
+
+    monkeypatch.setattr(forking.provider, "create", ending)
+    with pytest.raises(VmError, match="it was ended while it was made"):
+        forking.make()
+    assert len(ended) == 1
+    assert ended[0] not in forking.provider.list()
