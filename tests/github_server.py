@@ -193,6 +193,9 @@ class GithubServer:
                 return 200, {"permission": self.permissions[login]}
             case "GET", [_, _, "pulls"]:
                 return 200, self.pulls
+            case "GET", [_, _, "pulls", number]:
+                found = [each for each in self.pulls if each["number"] == int(number)]
+                return (200, found[0]) if found else (404, {"message": "Not Found"})
             case "POST", [owner, name, "check-runs"] if "permissions" not in rights:
                 made = next(self._numbers)
                 return 201, self._check_run(made, {**body, "repository": f"{owner}/{name}"})
@@ -288,7 +291,7 @@ def _handler(github: GithubServer) -> type[BaseHTTPRequestHandler]:
             except Exception as error:
                 github.wrong.append(f"{self.command} {path}: {error!r}")
                 raise
-            if path.startswith("/installation/repositories") and status == 200:
+            if status == 200 and "per_page=" in path:
                 found = _page(found, dict(parse_qsl(urlsplit(path).query)))
             self._answer(status, found, {})
 
@@ -327,10 +330,12 @@ def _write(stream: BufferedIOBase, text: bytes, slow_until: threading.Event | No
                 return
 
 
-def _page(repositories: list[Any], query: dict[str, str]) -> dict[str, Any]:
-    size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
+def _page(found: list[Any], query: dict[str, str]) -> Any:
+    """Return a page of pull requests or repositories."""
+    size, page = int(query["per_page"]), int(query.get("page", 1))
     assert size <= 100
-    return {"total_count": len(repositories), "repositories": repositories[(page - 1) * size : page * size]}
+    shown = found[(page - 1) * size : page * size]
+    return shown if "state" in query else {"total_count": len(found), "repositories": shown}
 
 
 def reset_at(moment: datetime) -> dict[str, str]:

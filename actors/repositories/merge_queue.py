@@ -147,8 +147,16 @@ class MergeQueue:
         return self._queues.get(entry.id)
 
     def _open(self, repository: Repository, entry: QueuedMerge) -> PullRequest | None:
-        listed = self._hosts[repository.provider].open_pull_requests(repository)
-        return next((each for each in listed if each.number == entry.pull_request), None)
+        """Return the open pull request of an entry.
+
+        One that changed long ago is in no list. The list is asked for first, because a host answers with 404 also where
+        the repository is closed to the service.
+        """
+        host, number = self._hosts[repository.provider], entry.pull_request
+        listed = host.open_pull_requests(repository)
+        if all(each.number != number for each in listed):
+            listed = host.open_pull_requests(repository, number)
+        return next((each for each in listed if each.number == number), None)
 
     def _candidate(self, line: _Line, entry: QueuedMerge, base: str, *, first: bool) -> str | None:
         """Return the merge that is built for an entry, on top of ``base``; None if others do not wait for it."""

@@ -128,6 +128,15 @@ class HostApi:
         """Return the object at a path. Raises HostError."""
         return self._read(TypeAdapter(model), self.send("GET", _with_query(path, query)))
 
+    def find(self, path: str, model: type[Model]) -> Model | None:
+        """Return the object at a path; None if there is none. Raises HostError."""
+        try:
+            return self.get(path, model)
+        except HostRefused as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
     def get_list(self, path: str, model: type[Model], **query: str | int) -> list[Model]:
         """Return the objects at a path. Raises HostError."""
         lists: TypeAdapter[list[Model]] = TypeAdapter(list[model])  # type: ignore[valid-type] # known at run time only

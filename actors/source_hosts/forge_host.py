@@ -145,7 +145,9 @@ class Forge(Protocol):
     def trusts(self, api: HostApi, remote: RepositoryAtForge, login: str) -> bool:
         """Tell whether somebody may push to a repository."""
 
-    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
+    def open_pull_requests(
+        self, api: HostApi, remote: RepositoryAtForge, url: str, number: int | None
+    ) -> list[PullRequest]:
         """Return the open pull requests of the repository at a clone URL, as `SourceHost` does."""
 
     def set_status(self, api: HostApi, remote: RepositoryAtForge, status: CommitStatus) -> None:
@@ -228,9 +230,9 @@ class ForgeHost:
         """Ask the forge whether somebody may push. Raises HostError."""
         return self.forge.trusts(*self.opened(repository), login)
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         """Ask the forge for the open pull requests. Raises HostError."""
-        return self.forge.open_pull_requests(*self.opened(repository), repository.url)
+        return self.forge.open_pull_requests(*self.opened(repository), repository.url, number)
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Show the status of the build's commit. Raises HostError."""

@@ -17,6 +17,7 @@ from actors.source_hosts.payloads import (
     HeadRef,
     Login,
     Title,
+    if_open,
     is_signed,
     label_names,
     moved,
@@ -44,7 +45,6 @@ _STATES = {
     ReportState.CANCELED: "error",
 }
 _MAY_PUSH = {"write", "admin", "owner"}
-_NOT_FOUND = 404
 _PAGE = 50
 _MOST_PAGES = 20
 
@@ -246,16 +246,16 @@ class Forgejo:
     def trusts(self, api: HostApi, remote: RepositoryAtForge, login: str) -> bool:
         """Tell whether somebody may push. Raises HostError."""
         who = f"/api/v1/repos/{quote(remote.path)}/collaborators/{quote(login, safe='')}/permission"
-        try:
-            return api.get(who, _Permission).permission in _MAY_PUSH
-        except HostRefused as error:
-            if error.status == _NOT_FOUND:
-                return False
-            raise
+        found = api.find(who, _Permission)
+        return found is not None and found.permission in _MAY_PUSH
 
-    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
-        """Return the open pull requests that changed last. Raises HostError."""
+    def open_pull_requests(
+        self, api: HostApi, remote: RepositoryAtForge, url: str, number: int | None
+    ) -> list[PullRequest]:
+        """Return the open pull requests that changed last, or that of a number. Raises HostError."""
         path = f"/api/v1/repos/{quote(remote.path)}/pulls"
+        if number is not None:
+            return open_pull_requests(if_open(api.find(f"{path}/{number}", AnyObject), "open"), url)
         return open_pull_requests(
             api.get_list(path, AnyObject, state="open", sort="recentupdate", page=1, limit=MOST_OPEN), url
         )

@@ -18,6 +18,7 @@ from actors.source_hosts.payloads import (
     HeadRef,
     Login,
     Title,
+    if_open,
     label_names,
     moved,
     readable,
@@ -275,9 +276,13 @@ class GitLab:
             for each in api.get_list(members, _Member, query=login, per_page=_PAGE)
         )
 
-    def open_pull_requests(self, api: HostApi, remote: RepositoryAtForge, url: str) -> list[PullRequest]:
-        """Return the open merge requests that changed last. Raises HostError."""
+    def open_pull_requests(
+        self, api: HostApi, remote: RepositoryAtForge, url: str, number: int | None
+    ) -> list[PullRequest]:
+        """Return the open merge requests that changed last, or that of a number. Raises HostError."""
         path, order = f"{_project(remote)}/merge_requests", {"order_by": "updated_at", "sort": "desc"}
+        if number is not None:
+            return open_merge_requests(if_open(api.find(f"{path}/{number}", AnyObject), "opened"), url)
         return open_merge_requests(
             api.get_list(path, AnyObject, state="opened", **order, page=1, per_page=MOST_OPEN), url
         )

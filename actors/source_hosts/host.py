@@ -292,10 +292,11 @@ class SourceHost(Protocol):
     def trusts(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push to a repository, by the host. It blocks. Raises HostError."""
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         """Return the ``MOST_OPEN`` open pull requests that changed last, that one first, as ``FOUND_OPEN``.
 
-        Those that cannot be read are left out. It blocks. Raises HostError.
+        With a number it is that one, whenever it changed, if it is open. Those that cannot be read are left out. It
+        blocks. Raises HostError.
         """
 
     def report(self, repository: Repository, report: Report) -> str | None:

@@ -56,6 +56,11 @@ class AnyObject(RootModel[dict[str, object]]):
     """An object of a list, which is read on its own: an unreadable one hides no other."""
 
 
+def if_open(found: AnyObject | None, state: str) -> list[AnyObject]:
+    """Return what a host has of a pull request, if it is there and in the host's state for open ones."""
+    return [] if found is None or found.root.get("state") != state else [found]
+
+
 def moved(before: str, after: str) -> tuple[str | None, str | None]:
     """Return the old and new object of a head; None for one that is not there."""
     return (before if before.strip("0") else None, after if after.strip("0") else None)

@@ -76,7 +76,7 @@ class PlainGit:
         """Return False: a plain server knows no people."""
         return False
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         """Return none: a plain server knows no pull requests."""
         return []
 

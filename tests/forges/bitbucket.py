@@ -98,7 +98,9 @@ class BitbucketServer:
             case "GET", ["pullrequests"]:
                 assert (asked.query["state"], asked.query["sort"]) == ("OPEN", "-updated_on")
                 assert int(asked.query["pagelen"]) <= 50, "Bitbucket refuses more"
-                return Reply(200, {"values": self.pulls})
+                return Reply(200, {"values": self.pulls[: int(asked.query["pagelen"])]})
+            case "GET", ["pullrequests", number]:
+                return next((Reply(200, each) for each in self.pulls if each["id"] == int(number)), MISSING)
             case "POST", ["commit", commit, "statuses", "build"]:
                 self.statuses.append({"commit": commit, **asked.body})
                 return Reply(201, {"key": asked.body["key"]})

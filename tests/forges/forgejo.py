@@ -86,6 +86,8 @@ class ForgejoServer:
 
     def _merging(self, asked: Asked, below: list[str]) -> Reply:
         match asked.method, below:
+            case "GET", ["pulls", number]:
+                return next((Reply(200, each) for each in self.pulls if each["number"] == int(number)), MISSING)
             case "POST", ["branch_protections"]:
                 self.protections.append(dict(asked.body))
                 return Reply(201, self.protections[-1])

@@ -62,6 +62,8 @@ class GitLabServer:
                 asks = {key: asked.query[key] for key in ("state", "order_by", "sort")}
                 assert asks == {"state": "opened", "order_by": "updated_at", "sort": "desc"}
                 return Reply(200, self.pulls[: int(asked.query["per_page"])])
+            case "GET", ["merge_requests", number]:
+                return next((Reply(200, each) for each in self.pulls if each["iid"] == int(number)), MISSING)
             case "POST", ["statuses", commit]:
                 return self._set_status({"sha": commit, **asked.body})
         return MISSING

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from pydantic import Field
 
 from actors.source_hosts.host import MOST_OPEN, HostNotConfigured, ReportState
-from actors.source_hosts.payloads import AnyObject, FullName, Login, Token
+from actors.source_hosts.payloads import AnyObject, FullName, Login, Token, if_open
 from storage import JsonModel, RemoteRepository, immutable
 
 if TYPE_CHECKING:
@@ -159,6 +159,11 @@ class BitbucketApi:
         """Return the open pull requests of a repository that changed last."""
         path, order = f"/repositories/{quote(full_name)}/pullrequests", {"state": "OPEN", "sort": "-updated_on"}
         return self._api(token).get(path, _Page[AnyObject], **order, pagelen=MOST_OPEN).values
+
+    def open_pull_request(self, token: str, full_name: str, number: int) -> list[AnyObject]:
+        """Return a pull request of a repository, if it is open."""
+        path = f"/repositories/{quote(full_name)}/pullrequests/{number}"
+        return if_open(self._api(token).find(path, AnyObject), "OPEN")
 
     def set_status(self, token: str, full_name: str, status: CommitStatus) -> None:
         """Show a status at a commit."""

@@ -270,9 +270,13 @@ class Bitbucket:
         """Ask Bitbucket whether somebody, by its id, may push. Raises HostError."""
         return self._api.trusts(self._token(repository), repository.repo_name, login)
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         """Ask Bitbucket for the open pull requests. Raises HostError."""
-        found = self._api.open_pull_requests(self._token(repository), repository.repo_name)
+        token, name = self._token(repository), repository.repo_name
+        if number is None:
+            found = self._api.open_pull_requests(token, name)
+        else:
+            found = self._api.open_pull_request(token, name, number)
         return open_pull_requests(found, repository.remote_id or "", repository.repo_name, self._api.settings.url)
 
     def report(self, repository: Repository, report: Report) -> str | None:

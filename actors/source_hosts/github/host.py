@@ -32,6 +32,7 @@ from actors.source_hosts.host import (
     Received,
     ReportState,
 )
+from actors.source_hosts.payloads import AnyObject, if_open
 from actors.source_hosts.settings import GITHUB
 from actors.test_reports import NO_TESTS, SourceFiles, source_files, test_results
 from storage import AnnotationLevel, GitCredential
@@ -150,11 +151,17 @@ class Github:
             return False
         return found["permission"] in _MAY_PUSH
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         """Ask GitHub for the open pull requests. Raises HostError."""
-        query = f"state=open&sort=updated&direction=desc&per_page={MOST_OPEN}"
-        path = f"/repos/{repository.repo_name}/pulls?{query}"
-        return payloads.open_pull_requests(self._api.request(self._connection(repository).remote_id, "GET", path))
+        path, account = f"/repos/{repository.repo_name}/pulls", self._connection(repository).remote_id
+        if number is None:
+            query = f"state=open&sort=updated&direction=desc&per_page={MOST_OPEN}"
+            return payloads.open_pull_requests(self._api.request(account, "GET", f"{path}?{query}"))
+        try:
+            found = AnyObject.model_validate(self._api.request(account, "GET", f"{path}/{number}"))
+        except (GithubNotFound, ValidationError):
+            return []
+        return payloads.open_pull_requests(each.root for each in if_open(found, "open"))
 
     def report(self, repository: Repository, report: Report) -> str | None:
         """Make the check run of a build, or bring it up to date. Raises HostError.

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.settings import RepositorySettings
 from actors.source_hosts import Github, GithubApi, RepositoryConnector
-from storage import Repository, SystemClock
+from actors.source_hosts.host import MOST_OPEN
+from storage import MergeState, NewMerge, Repository, SystemClock
 from tests.actors.repositories.test_merge_queue import Queue
 from tests.clock import ManualClock
-from tests.forges.bitbucket import BitbucketServer
+from tests.forges.bitbucket import WEB, BitbucketServer
 from tests.forges.connected import forges
+from tests.forges.deliveries import document
 from tests.forges.forgejo import ForgejoServer
 from tests.forges.gitlab import GitLabServer
 from tests.forges.server import LocalHost, serving
@@ -35,6 +39,12 @@ class AtHost:
     token: Callable[[], str]
     forbid: Callable[[], None]
     """Takes the right to push from the service."""
+
+    shown: Callable[[int, str, str], dict[str, Any]]
+    """Describes an open pull request by its number, its branch and its head, as the host lists it."""
+
+    pulls: list[dict[str, Any]]
+    """The open pull requests of the host, the one that changed last first."""
 
     def passed(self, name: str = "a") -> str:
         """Return the state of a branch that was queued and whose builds have passed, and its reason."""
@@ -71,6 +81,41 @@ def at_github(server: GithubServer, queue: Queue, local: LocalHost, folder: Path
     return queue.storage.repositories.of_connection(connection.id)[0]
 
 
+def as_forgejo(server: Any, number: int, branch: str, head: str) -> dict[str, Any]:
+    found: dict[str, Any] = document("forgejo-pull-request")["pull_request"]
+    repository = {**found["base"]["repo"], "id": server.id}
+    sides = {"base": ("main", "0" * 39 + "1"), "head": (branch, head)}
+    both = {
+        side: {**found[side], "ref": ref, "label": ref, "sha": commit, "repo_id": server.id, "repo": repository}
+        for side, (ref, commit) in sides.items()
+    }
+    return {**found, "number": number, **both}
+
+
+def as_gitlab(server: GitLabServer, number: int, branch: str, head: str) -> dict[str, Any]:
+    found: dict[str, Any] = document("gitlab-open-merge-request")
+    return found | {
+        "iid": number,
+        "sha": head,
+        "source_branch": branch,
+        "source_project_id": server.id,
+        "target_project_id": server.id,
+    }
+
+
+def as_bitbucket(number: int, branch: str, head: str) -> dict[str, Any]:
+    found: dict[str, Any] = document("bitbucket-pull-request")["pullrequest"]
+    repository = {**found["destination"]["repository"], "uuid": WEB, "full_name": "acme/web"}
+    source = {"branch": {"name": branch}, "commit": {"hash": head[:12]}, "repository": repository}
+    return found | {"id": number, "source": source, "destination": {**source, "branch": {"name": "main"}}}
+
+
+def as_github(url: str, number: int, branch: str, head: str) -> dict[str, Any]:
+    repository = {"id": 701, "clone_url": url}
+    both = {"head": {"ref": branch, "sha": head, "repo": repository}, "base": {"ref": "main", "repo": repository}}
+    return {"number": number, "state": "open", "title": "T", "user": {"login": "ann"}, "draft": False, **both}
+
+
 @pytest.fixture(params=["forgejo", "gitea", "gitlab", "bitbucket", "github", "public github"])
 def at_host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AtHost]:
     kind: str = request.param
@@ -87,27 +132,26 @@ def at_host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         served.parent.mkdir(parents=True)
         served.symlink_to(queue.remote.bare)
         local.may_push = lambda password: password == made.token()
-        made = AtHost(queue, local, lambda: "", lambda: setattr(local, "may_push", lambda _: False))
+        forbid = partial(setattr, local, "may_push", lambda _: False)
+        made = AtHost(queue, local, lambda: "", forbid, partial(as_forgejo, server), server.pulls)
         if isinstance(server, BitbucketServer):
             queue.repository = at_bitbucket(server, queue, local)
-            made.token = lambda: server.access_token
+            made.token, made.shown = lambda: server.access_token, as_bitbucket
         elif "github" in kind:
             local.public = kind.startswith("public")
             github = closing.enter_context(GithubServer.serving())
             queue.repository = at_github(github, queue, local, tmp_path)
             local.may_push = github.may_push
             made.token = lambda: next(each for each in github.tokens if github.may_push(each))
-            made.forbid = lambda: setattr(github.installations[7], "contents", "read")
+            made.forbid = partial(setattr, github.installations[7], "contents", "read")
+            made.shown, made.pulls = partial(as_github, queue.repository.url), github.pulls
         else:
             queue.repository = at_forge(kind, server, queue, local)
             made.token = lambda: server.token
+            if isinstance(server, GitLabServer):
+                made.shown = partial(as_gitlab, server)
         queue.check()
         yield made
-
-
-def test_the_token_of_the_service_pushes_what_was_built(at_host: AtHost):
-    assert at_host.passed().startswith("landed")
-    assert set(at_host.local.pushed_with) == {at_host.token()}
 
 
 def test_a_token_that_may_not_push_throws_out_in_words(at_host: AtHost):
@@ -125,3 +169,20 @@ def test_a_token_that_was_revoked_is_replaced(at_host: AtHost):
     assert at_host.passed("a").startswith("landed")
     at_host.local.revoked |= at_host.local.git_passwords
     assert at_host.passed("b").startswith("landed")
+
+
+def test_a_pull_request_lands_that_changed_long_ago(at_host: AtHost):
+    """A host lists those that changed last, and shows any by its number, also one that was closed."""
+    queue, head = at_host.queue, at_host.queue.branch("topic")
+    at_host.pulls += [at_host.shown(each, f"other-{each}", head) for each in range(100, 100 + MOST_OPEN)]
+    at_host.pulls += [at_host.shown(7, "topic", head), at_host.shown(8, "topic", head) | {"state": "merged"}]
+    add = queue.storage.merge_queues.add
+    entries = [add(queue.repository, NewMerge(pull_request=each), "ann") for each in (7, 8, 9)]
+    queue.look()
+    assert queue.states(entries) == ["building", "left", "left"], queue.now(entries[0]).reason
+    assert (queue.now(entries[0]).name, queue.now(entries[0]).head) == ("topic (#7)", head)
+    queue.end(entries[0])
+    queue.look()
+    assert queue.now(entries[0]).state is MergeState.LANDED, queue.now(entries[0]).reason
+    assert queue.main == queue.now(entries[0]).merge_commit
+    assert set(at_host.local.pushed_with) == {at_host.token()}

@@ -47,10 +47,10 @@ class _Host(PlainGit):
     def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
         return (PullRequest(**json.loads(delivery.body)),)
 
-    def open_pull_requests(self, repository: Repository) -> list[PullRequest]:
+    def open_pull_requests(self, repository: Repository, number: int | None = None) -> list[PullRequest]:
         if isinstance(self.open, HostError):
             raise self.open
-        return self.open
+        return [each for each in self.open if number in {None, each.number}]
 
 
 class World:
