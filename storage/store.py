@@ -98,7 +98,7 @@ class Storage:
             self.idempotency_keys,
             self.concurrency_groups,
             self._job_inserter,
-            self.audit,
+            lambda: self.audit,
             strict_shell=self._strict_shell,
         )
     )

@@ -24,7 +24,7 @@ from storage.records.builds import KeyUse, NewBuild, RequestKey
 from storage.records.jobs import JobErrorCode, JobState, NewJob, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from storage.audit import Audit
     from storage.builds.concurrency import ConcurrencyGroups
@@ -53,7 +53,7 @@ class BuildInserter:
         keys: IdempotencyKeys,
         groups: ConcurrencyGroups,
         jobs: JobInserter,
-        audit: Audit,
+        audit: Callable[[], Audit],
         *,
         strict_shell: bool,
     ) -> None:
@@ -153,7 +153,7 @@ class BuildInserter:
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
                 if new.entry is not None and not state.terminal:
-                    self._audit.add(new.entry, number)
+                    self._audit().add(new.entry, number)
                 return build
         except DatabaseNotSynced:
             raise  # the build may be stored; if it is not, its archive is removed as an orphan

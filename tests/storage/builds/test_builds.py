@@ -134,8 +134,10 @@ def test_the_environment_is_sealed_at_rest_and_opens_again(storage: Storage, wor
 
 def inserter(storage: Storage, database: Database, *, strict_shell: bool) -> BuildInserter:
     keys, groups = storage.idempotency_keys, storage.concurrency_groups
-    jobs, audit = JobInserter(database, BuildSettings()), storage.audit
-    return BuildInserter(database, storage.vault, storage.sources, keys, groups, jobs, audit, strict_shell=strict_shell)
+    jobs = JobInserter(database, BuildSettings())
+    return BuildInserter(
+        database, storage.vault, storage.sources, keys, groups, jobs, lambda: storage.audit, strict_shell=strict_shell
+    )
 
 
 def test_an_environment_sealed_with_another_key_is_refused(storage: Storage, database: Database, world: World):
