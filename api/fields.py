@@ -292,6 +292,7 @@ Env = Annotated[
 ]
 
 MAX_RUN_SECONDS = 600
+_TEST_WORDS = r"\{(tests|suites|pattern)\}"
 
 Command = Annotated[
     str,
@@ -302,6 +303,22 @@ Command = Annotated[
     Field(examples=["pytest -x tests/test_cart.py"]),
 ]
 """A command of a shell."""
+
+
+def _names_tests(value: str) -> str:
+    if not re.search(_TEST_WORDS, value):
+        raise ValueError("expected {tests}, {suites} or {pattern} in it, which stand for the tests")
+    return value
+
+
+TestCommand = Annotated[
+    str,
+    StringConstraints(max_length=2**12),
+    AfterValidator(_without_nul),
+    AfterValidator(_names_tests),
+    Field(json_schema_extra={"pattern": _TEST_WORDS}, examples=["bundle exec rspec -e {tests}"]),
+]
+"""A command of a shell with words that stand for tests."""
 
 Patch = Annotated[
     str, StringConstraints(max_length=2**20), AfterValidator(_without_nul), AfterValidator(not_blank), NOT_BLANK

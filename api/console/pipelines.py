@@ -217,6 +217,7 @@ def settings_of(fields: Mapping[str, str]) -> dict[str, object]:
             for name, given in fields.items()
             if name in {"strict_shell", "find_culprits"} and given in choices
         },
+        **({} if "test_command" not in fields else {"test_command": fields["test_command"].strip() or None}),
         "name": fields.get("name", ""),
         "default_branch": fields.get("default_branch", ""),
         "description": fields.get("description") or None,

@@ -24,7 +24,7 @@ from storage import (
 )
 
 if TYPE_CHECKING:
-    from api.fields import Followers, LongText, RequiredText, Text
+    from api.fields import Followers, LongText, RequiredText, TestCommand, Text
 
 _PIPELINES = f"{ORGANIZATION}/pipelines"
 _DEFAULT_BRANCH = "The branch that is built by default."
@@ -61,7 +61,7 @@ class UpdatePipelineRequest:
     group. ``cancel_superseded`` are the builds that a newer push to their branch or pull request cancels: those that
     wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host,
     and so does null of ``strict_shell`` and ``find_culprits``. With ``strict_shell`` each line of a command that fails
-    fails its step, in builds from now on.
+    fails its step, in builds from now on. Null for ``test_command`` leaves it to the runner that a job calls.
     """
 
     name: RequiredText = described("Its name to show; the slug stays.", default=ABSENT, word="NAME")
@@ -85,6 +85,12 @@ class UpdatePipelineRequest:
     find_culprits: bool | None = described(FIND_CULPRITS, default=ABSENT)
     artifacts_public: bool = described(
         "Whether anybody can read the latest artifacts of the repository's own branches.", default=ABSENT
+    )
+    test_command: TestCommand | None = described(
+        "The command by which `test prove` runs some tests alone; {tests}, {suites} and {pattern} in it stand for them,"
+        " quoted.",
+        default=ABSENT,
+        word="COMMAND",
     )
     followers: Followers = described(
         "Other organizations whose pipelines may follow it, and take its files.", default=ABSENT

@@ -55,7 +55,8 @@ class ProveTestsRequest:
 
     tests: ProofTests | None = described("The tests, each as SUITE::NAME or NAME of a report.", default=None)
     command: Command | None = described(
-        "A command in the place of the job's, in which {tests}, {suites} and {pattern} stand for the quoted tests.",
+        "A command in the place of the job's, in which {tests}, {suites} and {pattern} stand for the quoted tests; by"
+        " default the pipeline's test_command.",
         default=None,
     )
     times: int = described("The number of runs.", default=USUAL_TIMES, word="NUMBER", bounds=(1, MOST_RUNS))
@@ -201,7 +202,12 @@ ThisProof = Annotated[Proof, Found(_proof, ("proof_not_found",))]
     callers=Callers(scope=Scope.FORK),
 )
 def prove_tests(
-    call: Call, member: ThisMembership, build: ThisBuild, job: ThisJob, body: ProveTestsRequest
+    call: Call,
+    member: ThisMembership,
+    pipeline: ThisPipeline,
+    build: ThisBuild,
+    job: ThisJob,
+    body: ProveTestsRequest,
 ) -> ProofRecord:
     """Run tests of a job again and again from the disk before its command, and count how often they pass.
 
@@ -219,7 +225,7 @@ def prove_tests(
     if kept_disk(call.storage, job) is None:
         raise ApiError("disk_not_kept", "the disk of the job is not kept, or not yet: retry the job to get another")
     tests = _tests(call, build, job, body.tests)
-    how = selection(job.command, job.env, tests, body.command)
+    how = selection(job.command, job.env, tests, body.command or pipeline.test_command)
     new = NewProof(
         times=body.times,
         seconds=body.timeout_seconds,

@@ -55,6 +55,7 @@ class NewPipeline:
     strict_shell: bool | None = None
     artifacts_public: bool = False
     find_culprits: bool | None = None
+    test_command: str | None = None
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -76,6 +77,7 @@ class PipelineChanges(TypedDict, total=False):
     artifacts_public: bool
     followers: tuple[str, ...]
     find_culprits: bool | None
+    test_command: str | None
 
 
 @immutable
@@ -86,6 +88,7 @@ class Pipeline:
     ``strict_shell`` or ``find_culprits`` is null, the setting of the organization or host applies. With
     ``artifacts_public`` anybody can read the latest artifacts of the repository's own branches, also of a private
     pipeline. ``followers`` are the slugs of other organizations whose pipelines may follow it, and take its files.
+    ``test_command`` is that by which proofs run some tests alone.
     """
 
     id: int
@@ -116,6 +119,7 @@ class Pipeline:
     artifacts_public: bool
     followers: tuple[str, ...] = example(["globex"])
     find_culprits: bool | None
+    test_command: str | None = example("bundle exec rspec -e {tests}")
 
 
 @immutable

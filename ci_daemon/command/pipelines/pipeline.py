@@ -21,6 +21,7 @@ _SETTINGS = (
     "cancel_superseded",
     "strict_shell",
     "find_culprits",
+    "test_command",
     "artifacts_public",
     "followers",
 )
@@ -93,7 +94,9 @@ def create(session: Session, /, *, org: str, **fields: str) -> None:
     "strict_shell",
     "find_culprits",
     "artifacts_public",
+    "test_command",
 )
+@click.option("--no-test-command", is_flag=True, help="Proofs run tests alone by the runner that a job calls.")
 @click.option(
     "--follower",
     "followers",
@@ -111,6 +114,7 @@ def edit(
     org: str,
     pipeline: str,
     no_concurrency_group: bool,
+    no_test_command: bool,
     followers: tuple[str, ...],
     no_followers: bool,
     **others: object,
@@ -122,10 +126,12 @@ def edit(
     applies.
     """
     changes = given(others)
-    if no_concurrency_group:
-        if "concurrency_group" in changes:
-            raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
-        changes["concurrency_group"] = None
+    for name, is_emptied in (("concurrency_group", no_concurrency_group), ("test_command", no_test_command)):
+        if is_emptied and name in changes:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"give --{option} or --no-{option}, not both")
+        if is_emptied:
+            changes[name] = None
     if followers and no_followers:
         raise click.UsageError("give --follower or --no-followers, not both")
     if followers or no_followers:

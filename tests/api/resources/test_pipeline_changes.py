@@ -32,6 +32,7 @@ def test_what_is_given_changes_and_the_slug_stays(ada: Account, pipeline: Pipeli
         "concurrency_limit": 3,
         "cancel_superseded": "all",
         "strict_shell": True,
+        "test_command": "rspec -e {tests}",
     }
     changed = ada.client.simulate_patch(pipeline.path, json=change)
 
@@ -79,6 +80,10 @@ def test_what_is_not_shown_is_changed_too(ada: Account, pipeline: PipelinePath, 
         ({"default_branch": ""}, "default_branch: expected a string that is not blank"),
         ({"visibility": None}, "visibility: expected 'private' or 'public'"),
         ({"allow_manual": None}, "allow_manual: expected true or false"),
+        (
+            {"test_command": "rspec {test}"},
+            "test_command: expected {tests}, {suites} or {pattern} in it, which stand for the tests",
+        ),
         ({"fail_fast": 1}, "fail_fast: expected true or false"),
         ({"description": "d" * 10_001}, "description: expected at most 10000 characters"),
         ({"repo_name": ""}, "repo_name: expected a string that is not blank"),

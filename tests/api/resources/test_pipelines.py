@@ -29,6 +29,7 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "fail_fast": False,
         "strict_shell": None,
         "find_culprits": None,
+        "test_command": None,
         "artifacts_public": False,
         "followers": [],
     }

@@ -234,6 +234,7 @@ class Everything:
                 cancel_superseded=superseded,
                 strict_shell=False,
                 find_culprits=False,
+                test_command="rspec -e {tests}",
             )
             pipeline = storage.pipelines.create(organization.id, new)
             job = new_job("only", lock="deploy", identity_audience="vault")

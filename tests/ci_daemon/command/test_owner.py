@@ -122,6 +122,13 @@ def test_a_pipeline_gets_a_concurrency_group(storage: Storage, pipeline: Pipelin
     assert run_json("pipeline", "edit", "acme", "web", "--no-concurrency-group")["concurrency_group"] is None
 
 
+def test_a_pipeline_gets_a_command_for_its_tests(pipeline: Pipeline, run: Run, run_json: RunJson):
+    words = ("--test-command", "rspec -e {tests}")
+    assert run_json("pipeline", "edit", "acme", "web", *words)["test_command"] == "rspec -e {tests}"
+    assert run("pipeline", "edit", "acme", "web", *words, "--no-test-command") == 2
+    assert run_json("pipeline", "edit", "acme", "web", "--no-test-command")["test_command"] is None
+
+
 def test_builds_are_listed_newest_first_and_shown_with_jobs(
     storage: Storage, pipeline: Pipeline, run_json: RunJson, run: Run, capsys: pytest.CaptureFixture[str]
 ):

@@ -96,6 +96,12 @@ def test_tests_of_pytest_run_alone(daemon: Daemon, pipeline: Pipeline, client: C
     by_template = ("--command", "[ {tests} = test_other ]", "--times", "1")
     (other,) = daemon.json("test", "prove", name, "test_it::test_other", *by_template)["tests"]
     assert (other["passed"], other["failed"]) == (1, 0)
+    of_pipeline = ("pipeline", "edit", client.org, pipeline.slug)
+    for command, passes in (("[ {tests} = test_other ]", 1), ("[ {tests} = test_none ]", 0)):
+        daemon.command(*of_pipeline, "--test-command", command)
+        (other,) = daemon.json("test", "prove", name, "test_it::test_other", "--times", "1")["tests"]
+        assert (other["passed"], other["failed"]) == (passes, 1 - passes)
+    daemon.command(*of_pipeline, "--no-test-command")
     refused = daemon.command("test", "prove", name, "test_none", check=False)
     assert (refused.returncode, 'there is no test "test_none"' in refused.stderr) == (1, True)
 

@@ -257,6 +257,7 @@ def test_pipelines_from_before_deletion_was_known_are_kept(tmp_path: Path, clock
             0,
             "[]",
             None,
+            None,
         )
     ]
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []

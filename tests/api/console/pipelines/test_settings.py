@@ -110,3 +110,13 @@ def test_a_pipeline_is_deleted(ada: Account, pipeline: PipelinePath):
     deleted = browser.send(SETTINGS, form(f"{SETTINGS}/delete"))
     assert deleted.headers["Location"] == "./../../../../ada-example-org"
     assert browser.get(PAGE).status_code == 404
+
+
+def test_a_command_for_tests_is_set_and_emptied_in_the_form(ada: Account, pipeline: PipelinePath):
+    browser = Browser.of(ada)
+    fields = {"name": "New", "default_branch": "dev", "visibility": "private"}
+    for given, kept in (("rspec -e {tests}", "rspec -e {tests}"), (" ", None)):
+        sent = browser.send(SETTINGS, form(f"{SETTINGS}/update"), **fields, test_command=given)
+        assert sent.status_code == 303
+        assert ada.client.simulate_get(f"{ada.path}/pipelines/demo").json["test_command"] == kept
+        assert f'name="test_command" value="{kept or ""}"' in browser.get(SETTINGS).text
