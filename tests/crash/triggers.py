@@ -15,6 +15,7 @@ from tests.crash.scenarios import Scenario
 from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.git_repository import GitRepository
 from tests.identity.local_server import LocalServer, Reply
+from tests.state import run_sql
 from tests.waiting import until
 
 PUSHED = "acme-web-ci"
@@ -52,6 +53,8 @@ class Triggers:
         slug, scenario = client.pipeline(NIGHTLY).slug, nightly()
         self.scenarios[NIGHTLY] = scenario
         self._first = Pipeline(client, slug).build(scenario.ir(), message=NIGHTLY).finish()["id"]
+        untold = "SELECT id FROM builds WHERE recorded_at IS NOT told_at"
+        until(lambda: run_sql(daemon.state, untold) == [], "its end is told of, before the endpoint is there")
         self._schedule = daemon.json("schedule", "add", client.org, slug, "0 0 1 1 *", "--branch", "main")["id"]
 
     def push(self) -> None:
